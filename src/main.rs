@@ -1,0 +1,3 @@
+//! x
+use datafusion as _;
+fn main() {}

@@ -113,6 +113,28 @@ impl Batch {
         })
     }
 
+    /// Some of the rows, without copying them.
+    #[must_use]
+    pub fn slice(&self, from: usize, length: usize) -> Self {
+        Self {
+            rows: self.rows.slice(from, length),
+            weights: match &self.weights {
+                Weights::Ones => Weights::Ones,
+                Weights::Each(weights) => Weights::Each(weights.slice(from, length)),
+            },
+        }
+    }
+
+    /// How many rows are taken away before the first is added; `None` if some are taken away after it.
+    pub fn deletes_before_inserts(&self) -> Option<usize> {
+        let Weights::Each(weights) = &self.weights else {
+            return Some(0);
+        };
+        let weights = weights.values();
+        let deletes = weights.iter().take_while(|weight| **weight < 0).count();
+        weights[deletes..].iter().all(|weight| *weight > 0).then_some(deletes)
+    }
+
     /// The same rows with the opposite weights.
     #[must_use]
     pub fn negate(&self) -> Self {

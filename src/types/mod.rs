@@ -14,6 +14,27 @@
 //! | `timestamptz` | `Timestamp(Microsecond, "+00:00")` | |
 //! | `-infinity`, `infinity` | the least and greatest integer | dates and timestamps |
 
+mod array;
+pub mod binary;
+pub mod calendar;
+mod cells;
+mod column;
+pub mod copy;
+pub mod datetime;
+pub mod float;
+#[cfg(test)]
+mod golden;
+pub mod interval;
+pub mod json;
+pub mod numeric;
+pub mod oid;
+mod scalar;
+mod settings;
+pub mod text;
+
+pub use calendar::Zone;
+pub use column::ColumnBuilder;
+
 use arrow::datatypes::{DataType, Field, IntervalUnit, TimeUnit};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;

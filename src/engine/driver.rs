@@ -1,0 +1,509 @@
+//! The driver: one thread that turns what has arrived into epochs.
+//!
+//! It stays a loop of five calls: *receive* what has arrived (waiting for it), *apply* writes to the base relations,
+//! *step* the views, *commit* everything in one atomic write, *publish* it and answer. An epoch takes whatever has
+//! arrived meanwhile, one row or a million, so concurrent writers share one sync. Control (definitions, subscriptions)
+//! happens between epochs.
+
+use super::base::{Base, Pending};
+use super::build::{Build, BuildContext};
+use super::command::{Command, Define, EpochChange, FlowReport, Ingest, Reply, Subscription, Write};
+use super::published::{Published, Status, Stored};
+use super::record;
+use super::view::ViewFlow;
+use crate::catalog::{Catalog, RelationId};
+use crate::config::Config;
+use crate::dataflow::{Changes, FlowOptions};
+use crate::delta::Delta;
+use crate::error::{Error, Result};
+use crate::operator::{First, StepTime};
+use crate::state::{Commit, Durability, Store};
+use crate::time::{Clock, Epoch, Timestamp};
+use arc_swap::ArcSwap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+
+/// How long written epochs may wait for a sync when nobody waits for them.
+const SYNC_INTERVAL_MS: u64 = 1000;
+
+/// The commands that one epoch takes at most.
+const COMMANDS_PER_EPOCH_MAX: usize = 4096;
+
+/// The epoch maker.
+pub struct Driver {
+    pub(super) store: Store,
+    pub(super) config: Arc<Config>,
+    pub(super) clock: Clock,
+    pub(super) epoch: Epoch,
+    pub(super) next_table: u32,
+    pub(super) catalog: Arc<Catalog>,
+    pub(super) relations: Arc<HashMap<RelationId, Arc<Stored>>>,
+    pub(super) views: BTreeMap<RelationId, ViewFlow>,
+    pub(super) builds: HashMap<RelationId, Build>,
+    pub(super) published: Arc<ArcSwap<Published>>,
+    pub(super) commands: super::command::Commands,
+    subscribers: HashMap<RelationId, Vec<mpsc::Sender<EpochChange>>>,
+    inbox: Receiver<Command>,
+    unsynced_since: Option<Instant>,
+    stopping: Option<Reply<()>>,
+}
+
+/// An epoch in the making.
+#[derive(Default)]
+pub(super) struct Making {
+    pub(super) pending: Pending,
+    pub(super) commit: Commit,
+    answers: Vec<Reply<Arc<Published>>>,
+    credits: Vec<Reply<()>>,
+    /// Whether somebody waits for the epoch to be on the disk.
+    synced: bool,
+    /// Whether anything happened.
+    touched: bool,
+}
+
+impl Driver {
+    /// A driver over an opened store; [`Self::run`] makes it go.
+    pub fn new(
+        store: Store,
+        config: Arc<Config>,
+        clock: Clock,
+        published: Arc<ArcSwap<Published>>,
+        opened: record::Opened,
+        commands: super::command::Commands,
+        inbox: Receiver<Command>,
+    ) -> Self {
+        let current = published.load_full();
+        Self {
+            store,
+            config,
+            clock,
+            epoch: opened.epoch,
+            next_table: opened.next_table,
+            catalog: current.catalog.clone(),
+            relations: current.relations.clone(),
+            views: BTreeMap::new(),
+            builds: HashMap::new(),
+            published,
+            commands,
+            subscribers: HashMap::new(),
+            inbox,
+            unsynced_since: None,
+            stopping: None,
+        }
+    }
+
+    /// Makes epochs until it is told to stop.
+    pub fn run(mut self) {
+        while self.stopping.is_none() {
+            let batch = self.receive();
+            if let Err(error) = self.turn(batch) {
+                tracing::error!(%error, detail = error.detail(), "an epoch could not be made");
+            }
+        }
+        for build in self.builds.values() {
+            build.cancel();
+        }
+        let synced = self.store.sync();
+        if let Some(reply) = self.stopping.take() {
+            let _ = reply.send(synced);
+        }
+    }
+
+    /// Waits for something to do and takes what has arrived.
+    fn receive(&mut self) -> Vec<Command> {
+        let first = match self.wait() {
+            None => self.inbox.recv().ok(),
+            Some(wait) => match self.inbox.recv_timeout(wait) {
+                Ok(command) => Some(command),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => None,
+            },
+        };
+        let mut batch: Vec<Command> = first.into_iter().collect();
+        if !batch.is_empty() {
+            let more = COMMANDS_PER_EPOCH_MAX - 1;
+            batch.extend(self.inbox.try_iter().take(more));
+        }
+        batch
+    }
+
+    /// How long to wait at most: until the next sync or the next time an operator wants.
+    fn wait(&self) -> Option<Duration> {
+        let sync = self
+            .unsynced_since
+            .map(|since| Duration::from_millis(SYNC_INTERVAL_MS).saturating_sub(since.elapsed()));
+        let now = self.clock.now();
+        let due = self
+            .views
+            .values()
+            .filter_map(ViewFlow::due)
+            .min()
+            .map(|Timestamp(due)| Duration::from_micros(u64::try_from(due - now.0).unwrap_or(0)));
+        sync.into_iter().chain(due).min()
+    }
+
+    /// One turn of the loop: the commands in their order, cut into epochs by those that need to stand between two.
+    fn turn(&mut self, batch: Vec<Command>) -> Result<()> {
+        let mut making = Making::default();
+        let mut bytes = 0;
+        for command in batch {
+            match command {
+                Command::Write(write, reply) => {
+                    bytes += write.changes.iter().map(|(_, delta)| delta.bytes()).sum::<usize>();
+                    self.write(&mut making, write, reply);
+                }
+                Command::Ingest(ingest, reply) => {
+                    bytes += ingest.delta.bytes();
+                    self.ingest(&mut making, ingest, reply);
+                }
+                Command::Flush(reply) => {
+                    making.synced = true;
+                    making.answers.push(reply);
+                }
+                control => {
+                    self.make(std::mem::take(&mut making));
+                    bytes = 0;
+                    self.control(control);
+                }
+            }
+            if bytes > self.config.epoch_bytes_max() {
+                self.make(std::mem::take(&mut making));
+                bytes = 0;
+            }
+        }
+        self.make(making);
+        let overdue = self
+            .unsynced_since
+            .is_some_and(|since| since.elapsed() >= Duration::from_millis(SYNC_INTERVAL_MS));
+        if overdue {
+            self.store.sync()?;
+            self.unsynced_since = None;
+        }
+        Ok(())
+    }
+
+    fn control(&mut self, command: Command) {
+        match command {
+            Command::Define(define, reply) => self.define(*define, reply),
+            Command::Built(relation, result) => self.built(relation, *result),
+            Command::CancelBuild(relation) => self.cancel_build(relation),
+            Command::Subscribe(subscription, reply) => self.subscribe(subscription, reply),
+            Command::Inspect(reply) => {
+                let _ = reply.send(Ok(self.inspect()));
+            }
+            Command::Stop(reply) => self.stopping = Some(reply),
+            Command::Write(..) | Command::Ingest(..) | Command::Flush(_) => {}
+        }
+    }
+
+    /// The next epoch and its clock. The clock never goes back, whatever the machine's does.
+    pub(super) fn next_time(&self) -> StepTime {
+        StepTime {
+            epoch: self.epoch.next(),
+            clock: self.clock.now().max(self.published.load().clock),
+            first: First::No,
+        }
+    }
+
+    /// Applies one client's write to the epoch in the making, or answers why not.
+    fn write(&self, making: &mut Making, write: Write, reply: Reply<Arc<Published>>) {
+        match self.apply(making, write) {
+            Ok(()) => {
+                making.synced = true;
+                making.answers.push(reply);
+            }
+            Err(error) => {
+                let _ = reply.send(Err(error));
+            }
+        }
+    }
+
+    /// Checks all changes of a write, then applies them all.
+    pub(super) fn apply(&self, making: &mut Making, mut write: Write) -> Result<()> {
+        let changes = std::mem::take(&mut write.changes);
+        let epoch = self.epoch.next();
+        let base = |id: &RelationId| {
+            let missing = || Error::conflict("a relation of this transaction was dropped meanwhile");
+            let relation = self.catalog.relations.get(id).ok_or_else(missing)?;
+            let stored = self.relations.get(id).ok_or_else(missing)?;
+            Ok::<_, Error>(Base { store: &self.store, epoch, relation, stored })
+        };
+        let mut checked = Vec::with_capacity(changes.len());
+        for (id, delta) in &changes {
+            checked.push(making.pending.check(&base(id)?, delta, &write)?);
+        }
+        for ((id, delta), checked) in changes.into_iter().zip(checked) {
+            if !delta.is_empty() {
+                making.pending.apply(&base(&id)?, delta, checked, &mut making.commit)?;
+                making.touched = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a source's rows into the epoch in the making.
+    fn ingest(&self, making: &mut Making, ingest: Ingest, reply: Reply<()>) {
+        let Ingest { relation, delta, position, errors } = ingest;
+        let write = Write { changes: vec![(relation, delta)], ..Write::default() };
+        match self.apply(making, write).and_then(|()| self.decode_errors(making, relation, &errors)) {
+            Ok(()) => {
+                record::write_position(&mut making.commit, relation, &position);
+                making.touched = true;
+                making.credits.push(reply);
+            }
+            Err(error) => {
+                let _ = reply.send(Err(error));
+            }
+        }
+    }
+
+    fn decode_errors(
+        &self,
+        making: &mut Making,
+        relation: RelationId,
+        errors: &[(String, String, String)],
+    ) -> Result<()> {
+        let faults = self.relations.get(&relation).and_then(|stored| stored.faults.as_ref());
+        if let (Some(faults), false) = (faults, errors.is_empty()) {
+            let rows = errors
+                .iter()
+                .map(|(position, message, record)| (format!("{position}: {message}"), record.clone(), 1));
+            faults.write_bag(&super::view::faults_delta(rows)?, &mut making.commit)?;
+        }
+        Ok(())
+    }
+
+    /// Steps the views, commits, publishes, answers.
+    fn make(&mut self, mut making: Making) {
+        let time = self.next_time();
+        let due = self.views.values().any(|view| view.due().is_some_and(|due| due <= time.clock));
+        if !making.touched && !due {
+            self.answer_nothing(making);
+            return;
+        }
+        let started = Instant::now();
+        let changes = self.step(time, &mut making);
+        match self.commit(time, making.commit, making.synced) {
+            Ok(published) => {
+                self.tell(time.epoch, &changes);
+                for reply in making.answers {
+                    let _ = reply.send(Ok(published.clone()));
+                }
+                for credit in making.credits {
+                    let _ = credit.send(Ok(()));
+                }
+                tracing::debug!(epoch = time.epoch.0, relations = changes.len(), elapsed = ?started.elapsed(), "epoch");
+                self.keep_memory();
+            }
+            Err(error) => {
+                tracing::error!(%error, "an epoch could not be written; its changes are refused");
+                for reply in making.answers {
+                    let _ = reply.send(Err(error.clone()));
+                }
+                for credit in making.credits {
+                    let _ = credit.send(Err(error.clone()));
+                }
+                self.reload();
+            }
+        }
+    }
+
+    fn answer_nothing(&mut self, making: Making) {
+        if !making.answers.is_empty() && self.unsynced_since.is_some() {
+            match self.store.sync() {
+                Ok(()) => self.unsynced_since = None,
+                Err(error) => tracing::error!(%error, "the log could not be synced"),
+            }
+        }
+        let published = self.published.load_full();
+        for reply in making.answers {
+            let _ = reply.send(Ok(published.clone()));
+        }
+        for credit in making.credits {
+            let _ = credit.send(Ok(()));
+        }
+    }
+
+    /// Takes the epoch's changes through all views, in the order of their ids: a view only reads older relations.
+    pub(super) fn step(&mut self, time: StepTime, making: &mut Making) -> Changes {
+        let mut changes = std::mem::take(&mut making.pending.changes);
+        let mut stopped = Vec::new();
+        for (id, view) in &mut self.views {
+            if !view.wants(&changes, time.clock) {
+                continue;
+            }
+            match view.step(time, &changes, &mut making.commit) {
+                Ok(delta) if delta.is_empty() => {}
+                Ok(delta) => {
+                    changes.insert(*id, delta);
+                }
+                Err(error) => stopped.push((*id, error)),
+            }
+        }
+        for (id, error) in stopped {
+            self.stop_view(id, &error, &mut making.commit);
+        }
+        for build in self.builds.values() {
+            build.feed(time, &changes);
+        }
+        changes
+    }
+
+    /// Writes the epoch and publishes it.
+    pub(super) fn commit(&mut self, time: StepTime, mut commit: Commit, synced: bool) -> Result<Arc<Published>> {
+        record::write_progress(&mut commit, time.epoch, self.next_table)?;
+        let durability = if synced { Durability::Synced } else { Durability::Buffered };
+        self.store.commit(commit, durability)?;
+        self.epoch = time.epoch;
+        self.unsynced_since = match durability {
+            Durability::Synced => None,
+            Durability::Buffered => self.unsynced_since.or_else(|| Some(Instant::now())),
+        };
+        Ok(self.publish(time))
+    }
+
+    pub(super) fn publish(&mut self, time: StepTime) -> Arc<Published> {
+        let published = Arc::new(Published {
+            epoch: time.epoch,
+            clock: time.clock,
+            snapshot: self.store.snapshot(),
+            catalog: self.catalog.clone(),
+            relations: self.relations.clone(),
+        });
+        self.published.store(published.clone());
+        published
+    }
+
+    /// Tells the subscribers. One that cannot keep up is cut off; it never stalls the engine.
+    fn tell(&mut self, epoch: Epoch, changes: &Changes) {
+        let relations = self.relations.clone();
+        self.subscribers.retain(|relation, senders| {
+            let delta = match changes.get(relation) {
+                Some(delta) => consolidated(&relations, *relation, delta),
+                None => Delta::new(),
+            };
+            senders.retain(|sender| {
+                let change = EpochChange { epoch, delta: delta.clone() };
+                !matches!(sender.try_send(change), Err(mpsc::error::TrySendError::Closed(_) | mpsc::error::TrySendError::Full(_)))
+            });
+            !senders.is_empty()
+        });
+    }
+
+    fn subscribe(&mut self, subscription: Subscription, reply: Reply<Arc<Published>>) {
+        let Subscription { relation, sender } = subscription;
+        if !self.relations.contains_key(&relation) {
+            let _ = reply.send(Err(Error::semantic("42P01", "the relation was dropped meanwhile")));
+            return;
+        }
+        self.subscribers.entry(relation).or_default().push(sender);
+        let _ = reply.send(Ok(self.published.load_full()));
+    }
+
+    /// Stops a view and all that read it. The others run on.
+    pub(super) fn stop_view(&mut self, id: RelationId, error: &Error, commit: &mut Commit) {
+        let Some(relation) = self.catalog.relations.get(&id).cloned() else {
+            return;
+        };
+        let reason = match error.detail() {
+            Some(detail) => format!("{error} ({detail})"),
+            None => error.to_string(),
+        };
+        tracing::error!(view = relation.name, reason, "a view has stopped");
+        self.views.remove(&id);
+        let mut relations = self.relations.as_ref().clone();
+        if let Some(stored) = relations.get(&id) {
+            let mut stopped = stored.as_ref().clone();
+            stopped.record.status = Status::Stopped(reason);
+            if let Err(error) = record::write_relation(commit, &relation, &stopped.record) {
+                tracing::error!(%error, "a view's record could not be written");
+            }
+            relations.insert(id, Arc::new(stopped));
+        }
+        self.relations = Arc::new(relations);
+        let above = Error::semantic("55000", format!("{} \"{}\" has stopped", relation.noun(), relation.name));
+        for user in self.catalog.users_of(id) {
+            if self.views.contains_key(&user.id) {
+                self.stop_view(user.id, &above, commit);
+            }
+        }
+    }
+
+    /// How flows run.
+    pub(super) fn flow_options(&self) -> FlowOptions {
+        FlowOptions {
+            workers: self.config.workers,
+            output_bytes_max: self.config.epoch_bytes_max().saturating_mul(4),
+        }
+    }
+
+    /// What a build needs to know of the driver.
+    pub(super) fn build_context(&self) -> BuildContext {
+        BuildContext {
+            store: self.store.clone(),
+            commands: self.commands.clone(),
+            published: self.published.load_full(),
+            options: self.flow_options(),
+        }
+    }
+
+    /// Forgets cold state when the flows hold more than their share of memory.
+    fn keep_memory(&mut self) {
+        let limit = self.config.memory_limit_bytes / 2;
+        let total: usize = self.views.values().map(ViewFlow::resident_bytes).sum();
+        if total <= limit {
+            return;
+        }
+        tracing::debug!(total, limit, "state in memory is over its share; forgetting cold keys");
+        let mut by_size: Vec<_> = self.views.values_mut().collect();
+        by_size.sort_by_key(|view| std::cmp::Reverse(view.resident_bytes()));
+        let mut left = total;
+        for view in by_size {
+            if left <= limit / 2 {
+                break;
+            }
+            let before = view.resident_bytes();
+            view.shrink();
+            left = left + view.resident_bytes() - before;
+        }
+    }
+
+    /// After a failed write, what is in memory is ahead of the store: read the views' state back from it.
+    fn reload(&mut self) {
+        self.views.clear();
+        self.open_views();
+    }
+
+    fn inspect(&self) -> Vec<FlowReport> {
+        self.views
+            .iter()
+            .map(|(id, view)| FlowReport { relation: *id, nodes: view.status() })
+            .collect()
+    }
+
+    /// Answers a definition that cannot be carried out.
+    pub(super) fn refuse(&self, define: &Define, reply: Reply<Arc<Published>>) -> Option<Reply<Arc<Published>>> {
+        if define.base_version == self.catalog.version {
+            return Some(reply);
+        }
+        let _ = reply.send(Err(Error::conflict("the definitions have changed meanwhile")));
+        None
+    }
+}
+
+impl Making {
+    /// Marks that something happened that must be written.
+    pub(super) fn touch(&mut self) {
+        self.touched = true;
+        self.synced = true;
+    }
+}
+
+fn consolidated(relations: &HashMap<RelationId, Arc<Stored>>, relation: RelationId, delta: &Delta) -> Delta {
+    let rows = relations.get(&relation).and_then(|stored| stored.rows.as_ref());
+    rows.and_then(|rows| delta.consolidate(&rows.schema).ok())
+        .unwrap_or_else(|| delta.clone())
+}

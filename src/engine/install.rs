@@ -1,0 +1,332 @@
+//! Definitions: how what exists changes, between two epochs.
+//!
+//! A definition comes as the whole new catalog, made from a version that must still be the current one. The driver
+//! gives new relations their tables, takes dropped ones away with all their bytes, starts the flows of new views, and
+//! makes all of it true in one epoch.
+
+use super::build::Build;
+use super::command::{Answer, Define, Reply, ViewPlan};
+use super::driver::{Driver, Making};
+use super::published::{Published, Record, Status, Stored};
+use super::record;
+use super::view::ViewFlow;
+use crate::catalog::{Catalog, Relation, RelationId, RelationKind};
+use crate::dataflow::Flow;
+use crate::error::{Error, Result};
+use crate::state::{Commit, Origin, SYSTEM_TABLE, Store, TableId};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+impl Driver {
+    /// Carries out a definition.
+    pub(super) fn define(&mut self, define: Define, reply: Reply<Arc<Published>>) {
+        let Some(reply) = self.refuse(&define, reply) else {
+            return;
+        };
+        if let Err((error, reply)) = self.try_define(define, reply) {
+            if let Some(reply) = reply {
+                let _ = reply.send(Err(error));
+            }
+        }
+    }
+
+    #[expect(clippy::type_complexity, reason = "the reply goes back with the error")]
+    fn try_define(
+        &mut self,
+        define: Define,
+        reply: Reply<Arc<Published>>,
+    ) -> Result<(), (Error, Option<Reply<Arc<Published>>>)> {
+        let Define { catalog, plans, write, answer, .. } = define;
+        let before = (self.catalog.clone(), self.relations.clone());
+        let mut making = Making::default();
+        making.touch();
+        let done = self.change(&mut making, catalog, &plans).and_then(|()| self.apply(&mut making, write));
+        let time = self.next_time();
+        let done = done.and_then(|()| {
+            self.step(time, &mut making);
+            self.commit(time, std::mem::take(&mut making.commit), true)
+        });
+        let published = match done {
+            Ok(published) => published,
+            Err(error) => {
+                (self.catalog, self.relations) = before;
+                return Err((error, Some(reply)));
+            }
+        };
+        self.drop_flows();
+        let mut waiting = Some(reply);
+        for plan in plans {
+            let replies = if answer == Answer::WhenBuilt { waiting.take().into_iter().collect() } else { Vec::new() };
+            self.start_build(plan, replies);
+        }
+        if let Some(reply) = waiting {
+            let _ = reply.send(Ok(published));
+        }
+        Ok(())
+    }
+
+    /// Makes the new catalog the current one, in the commit.
+    fn change(&mut self, making: &mut Making, catalog: Catalog, plans: &[ViewPlan]) -> Result<()> {
+        let mut relations = self.relations.as_ref().clone();
+        for (id, relation) in &self.catalog.relations {
+            if !catalog.relations.contains_key(id) {
+                if let Some(stored) = relations.remove(id) {
+                    delete_tables(&stored.record.all_tables(), &mut making.commit);
+                }
+                record::delete_relation(&mut making.commit, *id);
+                tracing::debug!(relation = relation.name, "dropped");
+            }
+        }
+        for (id, relation) in &catalog.relations {
+            match self.catalog.relations.get(id) {
+                Some(known) if known == relation => {}
+                Some(_) => {
+                    let record = relations.get(id).map(|stored| stored.record.clone()).unwrap_or_default();
+                    record::write_relation(&mut making.commit, relation, &record)?;
+                    relations.insert(*id, Arc::new(Stored::open(relation, record)?));
+                }
+                None => {
+                    let record = self.new_record(relation, plans.iter().find(|plan| plan.relation == *id));
+                    record::write_relation(&mut making.commit, relation, &record)?;
+                    relations.insert(*id, Arc::new(Stored::open(relation, record)?));
+                }
+            }
+        }
+        record::write_catalog(&mut making.commit, &catalog)?;
+        self.catalog = Arc::new(catalog);
+        self.relations = Arc::new(relations);
+        Ok(())
+    }
+
+    /// Tables for a new relation.
+    fn new_record(&mut self, relation: &Relation, plan: Option<&ViewPlan>) -> Record {
+        let mut table = || {
+            self.next_table += 1;
+            self.next_table - 1
+        };
+        let mut record = Record::default();
+        match &relation.kind {
+            RelationKind::Stream(_) => {
+                record.rows = Some(table());
+                record.faults = Some(table());
+            }
+            RelationKind::Table { .. } => record.rows = Some(table()),
+            RelationKind::MaterializedView(_) | RelationKind::Sink(_) => {
+                record.rows = Some(table());
+                record.faults = Some(table());
+                if let Some(plan) = plan {
+                    let needed = Flow::tables_needed(&plan.plan);
+                    record.tables = needed
+                        .into_iter()
+                        .map(|count| (0..count).map(|_| table()).collect())
+                        .collect();
+                    record.plan.clone_from(&plan.text);
+                }
+                record.status = Status::Building;
+            }
+            RelationKind::View { .. } | RelationKind::Index { .. } => {}
+        }
+        record
+    }
+
+    /// Ends the flows and builds of relations that are gone.
+    fn drop_flows(&mut self) {
+        let catalog = self.catalog.clone();
+        self.views.retain(|id, _| catalog.relations.contains_key(id));
+        self.builds.retain(|id, build| {
+            let stays = catalog.relations.contains_key(id);
+            if !stays {
+                build.cancel();
+                for reply in build.replies.drain(..) {
+                    let _ = reply.send(Err(Error::semantic("42P01", "the view was dropped while it was being filled")));
+                }
+            }
+            stays
+        });
+    }
+
+    /// Starts filling a new view.
+    pub(super) fn start_build(&mut self, plan: ViewPlan, replies: Vec<Reply<Arc<Published>>>) {
+        let id = plan.relation;
+        let found = self.catalog.relations.get(&id).zip(self.relations.get(&id));
+        let Some((relation, stored)) = found else {
+            return;
+        };
+        let mut replies = replies;
+        let context = self.build_context();
+        match Build::start(relation.clone(), stored.clone(), plan, context, Vec::new()) {
+            Ok(mut build) => {
+                build.replies = replies;
+                self.builds.insert(id, build);
+            }
+            Err(error) => {
+                self.undo(id);
+                for reply in replies.drain(..) {
+                    let _ = reply.send(Err(error.clone()));
+                }
+            }
+        }
+    }
+
+    /// Takes over the flow of a view that has caught up.
+    pub(super) fn built(&mut self, id: RelationId, result: Result<Flow>) {
+        let Some(build) = self.builds.remove(&id) else {
+            self.sweep_cancelled(id);
+            return;
+        };
+        match result.and_then(|flow| self.go_live(&build, flow)) {
+            Ok(published) => {
+                tracing::debug!(view = build.relation.name, rows = build.rows(), "the view is live");
+                for reply in build.replies {
+                    let _ = reply.send(Ok(published.clone()));
+                }
+            }
+            Err(error) => {
+                tracing::debug!(view = build.relation.name, %error, "the view could not be filled");
+                self.undo(id);
+                for reply in build.replies {
+                    let _ = reply.send(Err(error.clone()));
+                }
+            }
+        }
+    }
+
+    /// Runs the last epochs through the flow and makes the view readable.
+    fn go_live(&mut self, build: &Build, mut flow: Flow) -> Result<Arc<Published>> {
+        let id = build.relation.id;
+        let mut commit = Commit::new();
+        for (time, changes) in build.rest() {
+            super::view::step(&mut flow, &build.stored, time, &changes, &mut commit)?;
+        }
+        let mut stored = build.stored.as_ref().clone();
+        stored.record.status = Status::Live;
+        let relation = self.catalog.relations.get(&id).unwrap_or(&build.relation).clone();
+        record::write_relation(&mut commit, &relation, &stored.record)?;
+        let stored = Arc::new(Stored::open(&relation, stored.record.clone())?);
+        let mut relations = self.relations.as_ref().clone();
+        relations.insert(id, stored.clone());
+        self.relations = Arc::new(relations);
+        let published = self.commit(self.next_time(), commit, true)?;
+        self.views.insert(id, ViewFlow::new(flow, stored));
+        Ok(published)
+    }
+
+    /// Gives up a build that nobody waits for any more.
+    pub(super) fn cancel_build(&mut self, id: RelationId) {
+        if let Some(build) = self.builds.get_mut(&id) {
+            build.cancel();
+        }
+    }
+
+    /// Takes back a view that could not be filled: its name is free again, and nothing of it is left.
+    fn undo(&mut self, id: RelationId) {
+        let mut catalog = self.catalog.as_ref().clone();
+        let mut gone = vec![id];
+        while let Some(next) = gone.pop() {
+            gone.extend(catalog.users_of(next).iter().map(|user| user.id));
+            catalog.relations.remove(&next);
+        }
+        catalog.version += 1;
+        let mut making = Making::default();
+        let done = self
+            .change(&mut making, catalog, &[])
+            .and_then(|()| self.commit(self.next_time(), std::mem::take(&mut making.commit), true));
+        if let Err(error) = done {
+            tracing::error!(%error, "a half-made view could not be taken back");
+        }
+        self.drop_flows();
+    }
+
+    /// The tables of a dropped view may have been written to until its build noticed: delete them again.
+    fn sweep_cancelled(&mut self, _id: RelationId) {
+        if let Err(error) = sweep(&self.store, &self.relations) {
+            tracing::error!(%error, "tables of a dropped view could not be swept");
+        }
+    }
+
+    /// Opens the flows of all live views over their stored state, and starts anew what was being filled.
+    pub(super) fn open_views(&mut self) {
+        let relations: Vec<Arc<Relation>> = self.catalog.relations.values().cloned().collect();
+        for relation in relations {
+            if !matches!(relation.kind, RelationKind::MaterializedView(_) | RelationKind::Sink(_)) {
+                continue;
+            }
+            let Some(stored) = self.relations.get(&relation.id).cloned() else {
+                continue;
+            };
+            if matches!(stored.record.status, Status::Stopped(_)) {
+                continue;
+            }
+            if let Err(error) = self.open_view(&relation, &stored) {
+                let mut commit = Commit::new();
+                self.stop_view(relation.id, &error, &mut commit);
+                let time = self.next_time();
+                if let Err(error) = self.commit(time, commit, true) {
+                    tracing::error!(%error, "a view's stop could not be written");
+                }
+            }
+        }
+    }
+
+    fn open_view(&mut self, relation: &Arc<Relation>, stored: &Arc<Stored>) -> Result<()> {
+        let plan = super::plan::plan_relation(&self.catalog, relation)?;
+        if stored.record.status == Status::Live && plan.text == stored.record.plan {
+            let tables = stored.record.flow_tables();
+            let flow = Flow::build(&plan.plan, plan.root, &self.store, &tables, Origin::Stored, self.flow_options())?;
+            self.views.insert(relation.id, ViewFlow::new(flow, stored.clone()));
+            return Ok(());
+        }
+        if stored.record.status == Status::Live {
+            tracing::warn!(view = relation.name, "the view is planned otherwise than its state: filling it anew");
+        }
+        self.rebuild(relation, stored, plan)
+    }
+
+    /// Fills a view anew, from its inputs.
+    fn rebuild(&mut self, relation: &Arc<Relation>, stored: &Arc<Stored>, plan: ViewPlan) -> Result<()> {
+        let mut commit = Commit::new();
+        delete_tables(&stored.record.all_tables(), &mut commit);
+        let record = self.new_record(relation, Some(&plan));
+        record::write_relation(&mut commit, relation, &record)?;
+        let mut relations = self.relations.as_ref().clone();
+        relations.insert(relation.id, Arc::new(Stored::open(relation, record)?));
+        self.relations = Arc::new(relations);
+        self.commit(self.next_time(), commit, true)?;
+        self.start_build(plan, Vec::new());
+        Ok(())
+    }
+}
+
+fn delete_tables(tables: &[TableId], commit: &mut Commit) {
+    for table in tables {
+        let (from, to) = table.range();
+        commit.delete_range(&from, &to);
+    }
+}
+
+/// Deletes the tables that belong to nothing: what a crash left of half-made or half-dropped relations.
+pub fn sweep(store: &Store, relations: &HashMap<RelationId, Arc<Stored>>) -> Result<()> {
+    let known: HashSet<TableId> = relations
+        .values()
+        .flat_map(|stored| stored.record.all_tables())
+        .chain([SYSTEM_TABLE])
+        .collect();
+    let mut commit = Commit::new();
+    let mut from = Vec::new();
+    loop {
+        let mut scan = store.scan(&from, &[u8::MAX; 5]);
+        let Some((key, _)) = scan.next_entry()? else {
+            break;
+        };
+        let id = key.get(..4).and_then(|prefix| prefix.try_into().ok()).map(u32::from_be_bytes);
+        let table = TableId(id.ok_or_else(|| Error::corrupt("a key of the store names no table"))?);
+        if !known.contains(&table) {
+            delete_tables(&[table], &mut commit);
+        }
+        from = table.range().1;
+    }
+    if !commit.is_empty() {
+        store.commit(commit, crate::state::Durability::Synced)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! VERIFY MATERIALIZED VIEW: the view against its query, recomputed in batch by DataFusion.
+//!
+//! Both are read as of one epoch and compared as bags. A row of the answer is a row that differs, with `diff`: how
+//! many copies more (or, negative, fewer) the view has than the query. No row: the view is right.
+
+use super::query::View;
+use super::session::{Session, rows_of};
+use super::{Outcome, ResultColumn, RowsTag};
+use crate::catalog::{MaterializedView, Relation, RelationKind};
+use crate::delta::{Batch, Delta, batch_of};
+use crate::error::{Error, Result};
+use crate::sql::bind::{BindSettings, Binder, NoSystemRelations, ParameterTypes};
+use crate::sql::statement::{Name, ObjectKind};
+use crate::types::{Nullability, Type};
+use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use std::sync::Arc;
+
+/// The rows that differ which are told at most.
+const DIFFERENCES_MAX: usize = 1000;
+
+impl Session {
+    pub(super) fn verify_columns(&mut self, name: &Name) -> Result<Vec<ResultColumn>> {
+        Ok(columns_of(self.find(ObjectKind::MaterializedView, name)?.as_ref()))
+    }
+
+    pub(super) async fn verify(&mut self, name: &Name) -> Result<Outcome> {
+        let relation = self.find(ObjectKind::MaterializedView, name)?;
+        let RelationKind::MaterializedView(definition) = &relation.kind else {
+            return Err(Error::internal("a materialized view without a query"));
+        };
+        let view = View { overlay: std::collections::BTreeMap::new(), ..self.view() };
+        let stored = view
+            .published
+            .relations
+            .get(&relation.id)
+            .ok_or_else(|| Error::semantic("55000", "the view has not been populated"))?;
+        let rows = stored.readable(&relation)?;
+        check_provable(&view, &relation)?;
+        if let Some(faults) = &stored.faults
+            && faults.scan(&view.published.snapshot).next_batch()?.is_some()
+        {
+            return Err(Error::semantic("55000", format!("view \"{}\" has left out rows that failed", relation.name))
+                .with_detail(format!("They are listed by row_errors('{}').", relation.name))
+                .with_hint("The batch query fails on these rows: there is nothing to compare with until they are gone."));
+        }
+        let expected = self.recompute(&view, &relation, definition).await?;
+        let mut difference = Delta::new();
+        let mut scan = rows.scan(&view.published.snapshot);
+        while let Some(batch) = scan.next_batch()? {
+            difference.push(batch);
+        }
+        let expected = super::query::shaped(&expected, &rows.schema)?;
+        difference.push(Batch::inserts(expected).negate());
+        let difference = difference.consolidate(&rows.schema)?;
+        let columns = columns_of(&relation);
+        let answer = answer(&difference, &columns, &rows.schema)?;
+        Ok(Outcome::Rows { columns, rows: rows_of(answer), tag: RowsTag::Bare("VERIFY".to_owned()) })
+    }
+
+    /// The query's rows, in batch, under the view's own settings.
+    async fn recompute(&mut self, view: &View, relation: &Arc<Relation>, definition: &MaterializedView) -> Result<RecordBatch> {
+        let time_zone = definition.options.get("time_zone").cloned().unwrap_or_else(|| "UTC".to_owned());
+        let settings = BindSettings {
+            search_path: relation.search_path.clone(),
+            time_zone: time_zone.clone(),
+            ..BindSettings::default()
+        };
+        let plan = {
+            let binder = Binder::new(&view.catalog, &settings, &NoSystemRelations);
+            let query = crate::sql::parse_query(&definition.query)?;
+            binder.bind_query(&query.query, &mut ParameterTypes::default())?.plan
+        };
+        let plan = crate::sql::bind::fix_now(plan, view.published.clock.0)?;
+        super::query::collect(view, plan, &time_zone).await
+    }
+}
+
+/// Refuses where what the view was computed from is no longer there.
+fn check_provable(view: &View, relation: &Relation) -> Result<()> {
+    for id in &relation.depends_on {
+        if let Some(input) = view.catalog.relations.get(id)
+            && let RelationKind::Stream(stream) = &input.kind
+            && stream.retention != crate::catalog::Retention::Forever
+        {
+            return Err(Error::semantic("55000", format!("view \"{}\" cannot be verified", relation.name))
+                .with_detail(format!("Stream \"{}\" does not keep all its rows.", input.name))
+                .with_hint("Only views over streams with retention = 'forever', tables and views can be proved."));
+        }
+    }
+    Ok(())
+}
+
+fn columns_of(relation: &Relation) -> Vec<ResultColumn> {
+    let own = relation.columns.iter().map(|column| ResultColumn { name: column.name.clone(), kind: column.kind.clone() });
+    std::iter::once(ResultColumn { name: "diff".to_owned(), kind: Type::Int8 }).chain(own).collect()
+}
+
+fn answer(difference: &Delta, columns: &[ResultColumn], schema: &SchemaRef) -> Result<RecordBatch> {
+    let all = difference.concat(schema)?;
+    let count = all.len().min(DIFFERENCES_MAX);
+    let diffs: Int64Array = (0..count).map(|row| Some(all.weights.at(row))).collect();
+    let mut arrays: Vec<ArrayRef> = vec![Arc::new(diffs)];
+    arrays.extend(all.rows.columns().iter().map(|column| column.slice(0, count)));
+    let fields: Vec<Field> =
+        columns.iter().map(|column| column.kind.field(&column.name, Nullability::Nullable)).collect();
+    batch_of(Arc::new(Schema::new(fields)), arrays, count)
+}

@@ -1,0 +1,135 @@
+//! A maintained view that runs: its flow, and where its rows and its failed rows go.
+
+use super::published::{Stored, faults_schema};
+use crate::dataflow::{Changes, Flow, NodeStatus};
+use crate::delta::{Batch, Delta, Weights, batch_of};
+use crate::error::{Error, Result};
+use crate::operator::{Faults, StepTime};
+use crate::state::Commit;
+use crate::time::Timestamp;
+use arrow::array::{ArrayRef, RecordBatch, StringArray};
+use std::sync::Arc;
+
+/// A view's flow and its place in the store.
+pub struct ViewFlow {
+    flow: Flow,
+    stored: Arc<Stored>,
+}
+
+impl ViewFlow {
+    /// A view that is up to date with its inputs.
+    pub fn new(flow: Flow, stored: Arc<Stored>) -> Self {
+        Self { flow, stored }
+    }
+
+    /// Whether a step with these changes would do anything.
+    pub fn wants(&self, changes: &Changes, clock: Timestamp) -> bool {
+        self.flow.wants(changes, clock)
+    }
+
+    /// The next clock time at which it wants a step without input.
+    pub fn due(&self) -> Option<Timestamp> {
+        self.flow.due()
+    }
+
+    /// Takes the changes of its inputs, writes its own and its state, and returns its own.
+    pub fn step(&mut self, time: StepTime, changes: &Changes, commit: &mut Commit) -> Result<Delta> {
+        step(&mut self.flow, &self.stored, time, changes, commit)
+    }
+
+    /// The bytes of state in memory.
+    pub fn resident_bytes(&self) -> usize {
+        self.flow.resident_bytes()
+    }
+
+    /// Forgets about half of the state in memory.
+    pub fn shrink(&mut self) {
+        self.flow.shrink();
+    }
+
+    /// What its nodes are and do.
+    pub fn status(&self) -> Vec<NodeStatus> {
+        self.flow.status()
+    }
+}
+
+/// One step of a view's flow into a commit.
+pub fn step(flow: &mut Flow, stored: &Stored, time: StepTime, changes: &Changes, commit: &mut Commit) -> Result<Delta> {
+    let rows = stored
+        .rows
+        .as_ref()
+        .ok_or_else(|| Error::internal("a view has no place for its rows"))?;
+    let mut faults = Faults::default();
+    let delta = flow.step(time, changes, &mut faults)?;
+    let delta = if delta.is_inserts() { delta } else { delta.consolidate(&rows.schema)? };
+    // Flows name columns by position; the view has names.
+    let delta = renamed(delta, rows)?;
+    rows.write_bag(&delta, commit)?;
+    flow.flush(commit)?;
+    write_faults(stored, &faults, commit)?;
+    Ok(delta)
+}
+
+fn renamed(delta: Delta, rows: &crate::state::relation::Rows) -> Result<Delta> {
+    let mut named = Delta::new();
+    for batch in delta.batches {
+        let columns = batch
+            .rows
+            .columns()
+            .iter()
+            .zip(rows.schema.fields())
+            .map(|(column, field)| {
+                if column.data_type() == field.data_type() {
+                    Ok(column.clone())
+                } else {
+                    arrow::compute::cast(column, field.data_type())
+                }
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        named.push(Batch {
+            rows: batch_of(rows.schema.clone(), columns, batch.rows.num_rows())?,
+            weights: batch.weights,
+        });
+    }
+    Ok(named)
+}
+
+fn write_faults(stored: &Stored, faults: &Faults, commit: &mut Commit) -> Result<()> {
+    let Some(rows) = stored.faults.as_ref() else {
+        return Ok(());
+    };
+    if faults.row_errors.is_empty() {
+        return Ok(());
+    }
+    let listed = faults
+        .row_errors
+        .iter()
+        .map(|failed| (failed.error.message().to_owned(), row_text(&failed.row), failed.weight));
+    rows.write_bag(&faults_delta(listed)?, commit)
+}
+
+/// A row as PostgreSQL prints a row value.
+fn row_text(row: &RecordBatch) -> String {
+    let values: Vec<String> = row
+        .columns()
+        .iter()
+        .map(|column| arrow::util::display::array_value_to_string(column, 0).unwrap_or_default())
+        .collect();
+    format!("({})", values.join(","))
+}
+
+/// Failed rows as a change of the list of them.
+pub fn faults_delta(faults: impl Iterator<Item = (String, String, i64)>) -> Result<Delta> {
+    let (mut messages, mut rows, mut weights) = (Vec::new(), Vec::new(), Vec::new());
+    for (message, row, weight) in faults {
+        messages.push(message);
+        rows.push(row);
+        weights.push(weight);
+    }
+    let count = weights.len();
+    let columns: Vec<ArrayRef> = vec![Arc::new(StringArray::from(messages)), Arc::new(StringArray::from(rows))];
+    Ok(Delta::from(Batch {
+        rows: batch_of(faults_schema(), columns, count)?,
+        weights: Weights::from(weights),
+    }))
+}

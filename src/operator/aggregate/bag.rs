@@ -1,0 +1,295 @@
+//! Functions of the bag of a group's values: the least, the greatest, all of them in order.
+//!
+//! A bag is an arrangement: group -> (order columns ++ arguments), with weights. It is kept in the order of the call,
+//! so that `min`, `max`, `first_value` read one row, and a value that leaves is replaced by the next. DISTINCT reads
+//! the same bag and looks at each row once.
+
+use super::fold::Results;
+use super::{Call, Distinct, Function};
+use crate::delta::{KeyCodec, RowOrder};
+use crate::error::{Error, Result};
+use crate::state::Group;
+use arrow::array::{Array, ArrayRef, AsArray, Float64Array, ListArray, StringBuilder, UInt32Array, new_null_array};
+use arrow::buffer::{NullBuffer, OffsetBuffer};
+use arrow::compute::take;
+use arrow::datatypes::{DataType, Float64Type};
+use std::sync::Arc;
+
+/// What a bag holds of each row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Layout {
+    /// The columns, in the order in which rows are kept.
+    pub(super) columns: Vec<(usize, RowOrder)>,
+    /// The boolean column that says which rows count.
+    pub(super) filter: Option<usize>,
+    /// A row in which one of these is NULL does not count.
+    pub(super) required: Vec<usize>,
+}
+
+/// The bag that a call needs, if it needs one.
+pub(super) fn layout_of(call: &Call) -> Option<Layout> {
+    let ascending = |columns: &[usize]| columns.iter().map(|column| (*column, RowOrder::ASCENDING)).collect();
+    let ordered = || -> Vec<(usize, RowOrder)> {
+        let arguments = call.arguments.iter().map(|column| (*column, RowOrder::ASCENDING));
+        call.order.iter().copied().chain(arguments).collect()
+    };
+    let (columns, required) = match call.function {
+        Function::Min | Function::Max | Function::AnyValue => (ascending(&call.arguments), call.arguments.clone()),
+        Function::SingleValue => (ascending(&call.arguments), Vec::new()),
+        Function::FirstValue | Function::LastValue | Function::ArrayAgg => (ordered(), Vec::new()),
+        Function::StringAgg => (ordered(), call.arguments[..1].to_vec()),
+        Function::PercentileCont | Function::PercentileDisc | Function::Mode => {
+            (ordered(), call.order.iter().map(|(column, _)| *column).collect())
+        }
+        _ if call.is_distinct_fold() => (ascending(&call.arguments), call.arguments.clone()),
+        _ => return None,
+    };
+    Some(Layout { columns, filter: call.filter, required })
+}
+
+/// The bags of all calls, each once.
+pub(super) fn layouts(calls: &[Call]) -> Vec<Layout> {
+    let mut layouts: Vec<Layout> = Vec::new();
+    for layout in calls.iter().filter_map(layout_of) {
+        if !layouts.contains(&layout) {
+            layouts.push(layout);
+        }
+    }
+    layouts
+}
+
+impl Call {
+    /// Whether equal arguments make a difference to a function that is a fold.
+    pub(super) fn is_distinct_fold(&self) -> bool {
+        let indifferent = matches!(
+            self.function,
+            Function::BoolAnd | Function::BoolOr | Function::BitAnd | Function::BitOr
+        );
+        self.distinct == Distinct::Yes && !self.arguments.is_empty() && !indifferent
+    }
+}
+
+/// Reads the result of a call from its bag.
+pub(super) struct Reader {
+    function: Function,
+    distinct: Distinct,
+    /// The place of the value among the bag's columns.
+    value: usize,
+    output: DataType,
+}
+
+impl Reader {
+    /// The reader of a call.
+    pub(super) fn new(call: &Call) -> Result<Self> {
+        let output = call.field.data_type().clone();
+        let fits = match call.function {
+            Function::StringAgg => output == DataType::Utf8,
+            Function::PercentileCont => output == DataType::Float64,
+            Function::ArrayAgg => matches!(output, DataType::List(_)),
+            _ => true,
+        };
+        if !fits {
+            return Err(super::fold::no_such_function(call.function, &output));
+        }
+        let value = match call.function {
+            Function::FirstValue | Function::LastValue | Function::ArrayAgg | Function::StringAgg => call.order.len(),
+            _ => 0,
+        };
+        Ok(Self { function: call.function, distinct: call.distinct, value, output })
+    }
+
+    /// The results of all groups.
+    pub(super) fn results(&self, codec: &KeyCodec, groups: &[&Group]) -> Result<Results> {
+        match self.function {
+            Function::ArrayAgg => self.arrays(codec, groups),
+            Function::StringAgg => self.texts(codec, groups),
+            Function::PercentileCont => self.interpolated(codec, groups),
+            Function::SingleValue => {
+                let mut results = self.picked(codec, groups)?;
+                for (number, group) in groups.iter().enumerate() {
+                    if self.rows(group) > 1 {
+                        let text = "more than one row returned by a subquery used as an expression";
+                        results.failures.push((number, Error::semantic("21000", text)));
+                    }
+                }
+                Ok(results)
+            }
+            _ => self.picked(codec, groups),
+        }
+    }
+
+    fn times(&self, weight: i64) -> i64 {
+        if self.distinct == Distinct::Yes { 1 } else { weight }
+    }
+
+    fn rows(&self, group: &Group) -> i64 {
+        let mut rows = 0;
+        group.for_each(|_, weight| rows += self.times(weight));
+        rows
+    }
+
+    /// One row of each group.
+    fn picked(&self, codec: &KeyCodec, groups: &[&Group]) -> Result<Results> {
+        let mut rows: Vec<&[u8]> = Vec::with_capacity(groups.len());
+        let mut places: Vec<Option<u32>> = Vec::with_capacity(groups.len());
+        for group in groups {
+            let row = self.pick(codec, group)?;
+            places.push(row.map(|_| rows.len() as u32));
+            rows.extend(row);
+        }
+        if rows.is_empty() {
+            return Ok(Results::of(new_null_array(&self.output, groups.len())));
+        }
+        let full = rows.len() == groups.len();
+        let values = codec.decode(rows)?.swap_remove(self.value);
+        let values = if full { values } else { take(&values, &UInt32Array::from(places), None)? };
+        Ok(Results::of(self.cast(values)?))
+    }
+
+    fn cast(&self, values: ArrayRef) -> Result<ArrayRef> {
+        if values.data_type() == &self.output {
+            return Ok(values);
+        }
+        Ok(arrow::compute::cast(&values, &self.output)?)
+    }
+
+    fn pick<'a>(&self, codec: &KeyCodec, group: &'a Group) -> Result<Option<&'a [u8]>> {
+        let found = match self.function {
+            Function::Max | Function::LastValue => group.last(),
+            Function::Mode => {
+                let mut best: Option<(&[u8], i64)> = None;
+                // Of several as frequent, the first in the order.
+                for (row, weight) in group.iter() {
+                    if best.is_none_or(|(_, most)| weight > most) {
+                        best = Some((row, weight));
+                    }
+                }
+                best
+            }
+            Function::PercentileDisc => {
+                let Some(fraction) = self.fraction(codec, group)? else {
+                    return Ok(None);
+                };
+                let place = (fraction * self.rows(group) as f64).ceil() as i64;
+                return Ok(self.nth(group, place.max(1) - 1));
+            }
+            _ => group.first(),
+        };
+        Ok(found.map(|(row, _)| row))
+    }
+
+    /// The row at a place of the order, copies counted.
+    fn nth<'a>(&self, group: &'a Group, place: i64) -> Option<&'a [u8]> {
+        let mut passed = 0;
+        let found = group.iter().find(|(_, weight)| {
+            passed += self.times(*weight);
+            passed > place
+        });
+        found.map(|(row, _)| row)
+    }
+
+    /// The fraction of a percentile: the last column of any row.
+    fn fraction(&self, codec: &KeyCodec, group: &Group) -> Result<Option<f64>> {
+        let Some((row, _)) = group.first() else {
+            return Ok(None);
+        };
+        let Some(column) = codec.decode([row])?.pop() else {
+            return Ok(None);
+        };
+        let column = arrow::compute::cast(&column, &DataType::Float64)?;
+        if column.is_null(0) {
+            return Ok(None);
+        }
+        let fraction = column.as_primitive::<Float64Type>().value(0);
+        if (0.0..=1.0).contains(&fraction) {
+            return Ok(Some(fraction));
+        }
+        Err(Error::semantic("22003", format!("percentile value {fraction} is not between 0 and 1")))
+    }
+
+    /// `percentile_cont`: between the two rows around the fraction.
+    fn interpolated(&self, codec: &KeyCodec, groups: &[&Group]) -> Result<Results> {
+        let mut values: Vec<Option<f64>> = Vec::with_capacity(groups.len());
+        let mut failures = Vec::new();
+        for (number, group) in groups.iter().enumerate() {
+            let fraction = self.fraction(codec, group).unwrap_or_else(|error| {
+                failures.push((number, error));
+                None
+            });
+            let Some(fraction) = fraction else {
+                values.push(None);
+                continue;
+            };
+            let place = fraction * (self.rows(group) - 1) as f64;
+            let around = [place.floor() as i64, place.ceil() as i64].map(|place| self.nth(group, place));
+            let [Some(low), Some(high)] = around else {
+                values.push(None);
+                continue;
+            };
+            let decoded = codec.decode([low, high])?.swap_remove(0);
+            let decoded = arrow::compute::cast(&decoded, &DataType::Float64)?;
+            let pair = decoded.as_primitive::<Float64Type>();
+            let (low, high) = (pair.value(0), pair.value(1));
+            values.push(Some(if low == high { low } else { low + place.fract() * (high - low) }));
+        }
+        Ok(Results { values: Arc::new(Float64Array::from(values)), failures })
+    }
+
+    /// All rows of all groups, copies repeated, and where each group ends.
+    fn flat(&self, codec: &KeyCodec, groups: &[&Group]) -> Result<(Vec<ArrayRef>, Vec<usize>)> {
+        let mut rows: Vec<&[u8]> = Vec::new();
+        let mut lengths = Vec::with_capacity(groups.len());
+        for group in groups {
+            let before = rows.len();
+            for (row, weight) in group.iter() {
+                let times = usize::try_from(self.times(weight)).unwrap_or(0);
+                rows.extend(std::iter::repeat_n(row, times));
+            }
+            lengths.push(rows.len() - before);
+        }
+        Ok((codec.decode(rows)?, lengths))
+    }
+
+    /// `array_agg`.
+    fn arrays(&self, codec: &KeyCodec, groups: &[&Group]) -> Result<Results> {
+        let (mut columns, lengths) = self.flat(codec, groups)?;
+        let DataType::List(item) = &self.output else {
+            return Err(super::fold::no_such_function(self.function, &self.output));
+        };
+        let mut values = columns.swap_remove(self.value);
+        if values.data_type() != item.data_type() {
+            values = arrow::compute::cast(&values, item.data_type())?;
+        }
+        let nulls = NullBuffer::from_iter(lengths.iter().map(|length| *length > 0));
+        let offsets = OffsetBuffer::from_lengths(lengths);
+        let lists = ListArray::try_new(item.clone(), offsets, values, Some(nulls))?;
+        Ok(Results::of(Arc::new(lists)))
+    }
+
+    /// `string_agg`.
+    fn texts(&self, codec: &KeyCodec, groups: &[&Group]) -> Result<Results> {
+        let (columns, lengths) = self.flat(codec, groups)?;
+        let values = columns[self.value].as_string::<i32>();
+        let separators = columns.get(self.value + 1).map(|column| arrow::compute::cast(column, &DataType::Utf8));
+        let separators = separators.transpose()?;
+        let separators = separators.as_ref().map(|column| column.as_string::<i32>());
+        let mut texts = StringBuilder::new();
+        let mut row = 0;
+        for length in lengths {
+            if length == 0 {
+                texts.append_null();
+                continue;
+            }
+            let mut text = String::new();
+            for place in 0..length {
+                if place > 0 && let Some(separators) = separators && separators.is_valid(row) {
+                    text.push_str(separators.value(row));
+                }
+                text.push_str(values.value(row));
+                row += 1;
+            }
+            texts.append_value(text);
+        }
+        Ok(Results::of(Arc::new(texts.finish())))
+    }
+}

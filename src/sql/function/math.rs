@@ -1,0 +1,641 @@
+//! Functions on numbers.
+
+use super::cast::out_of_range;
+use super::decimal::{Exacts, build, nearest_float, overflow, rescale};
+use super::definition::{Call, Definition, Kind, Overload};
+use crate::error::{Error, Result};
+use crate::types::{QUOTIENT_SCALE, Type};
+use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int32Array, Int64Array};
+use arrow::datatypes::{ArrowPrimitiveType, DataType, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, i256};
+use std::sync::Arc;
+
+fn float8(_: &[Type]) -> Type {
+    Type::Float8
+}
+
+fn same(types: &[Type]) -> Type {
+    types.first().cloned().unwrap_or(Type::Unknown)
+}
+
+fn int4(_: &[Type]) -> Type {
+    Type::Int4
+}
+
+fn int8(_: &[Type]) -> Type {
+    Type::Int8
+}
+
+fn quotient(_: &[Type]) -> Type {
+    Type::Quotient
+}
+
+/// An integral numeric with room for a carry.
+fn whole(types: &[Type]) -> Type {
+    match types.first() {
+        Some(Type::Numeric(Some((precision, scale)))) => {
+            let digits = (i32::from(*precision) - i32::from(*scale) + 1).clamp(1, 76);
+            Type::Numeric(Some((digits as u8, 0)))
+        }
+        _ => Type::Numeric(Some((39, 0))),
+    }
+}
+
+const fn takes(
+    arguments: &'static [Kind],
+    result: fn(&[Type]) -> Type,
+    kernel: fn(&Call<'_>) -> Result<ArrayRef>,
+) -> Overload {
+    Overload { arguments, rest: None, result, kernel }
+}
+
+const fn named(name: &'static str, doc: &'static str, overloads: &'static [Overload]) -> Definition {
+    Definition { name, doc, overloads }
+}
+
+use Kind::{Any, Float8, Int4, Int8, Numeric};
+
+/// One float to one float.
+macro_rules! float_function {
+    ($name:literal, $doc:literal, $change:expr) => {
+        named($name, $doc, &[takes(&[Float8], float8, |call| floats(call, $change))])
+    };
+}
+
+/// The functions of this file.
+pub(super) const FUNCTIONS: &[Definition] = &[
+    named("abs", "The absolute value.", &[takes(&[Any], same, abs)]),
+    named("__negative", "The number with the other sign.", &[takes(&[Any], same, negative)]),
+    named("__bitnot", "The number with all bits turned.", &[takes(&[Any], same, bit_not)]),
+    named("sign", "-1, 0 or 1.", &[takes(&[Numeric], quotient_like, sign), takes(&[Float8], float8, |call| floats(call, |x| Ok(if x == 0.0 { 0.0 } else { x.signum() })))]),
+    named("ceil", "The least integer not below.", CEIL),
+    named("ceiling", "The least integer not below.", CEIL),
+    named("floor", "The greatest integer not above.", &[
+        takes(&[Numeric], whole, |call| to_whole(call, Direction::Down)),
+        takes(&[Float8], float8, |call| floats(call, |x| Ok(x.floor()))),
+    ]),
+    named("round", "The nearest number of so many digits; halves away from zero, of floats to the even one.", &[
+        takes(&[Numeric], whole, |call| to_whole(call, Direction::Nearest)),
+        takes(&[Float8], float8, |call| floats(call, |x| Ok(x.round_ties_even()))),
+        takes(&[Numeric, Int4], rounded, |call| to_digits(call, Direction::Nearest)),
+    ]),
+    named("trunc", "The number cut to so many digits.", &[
+        takes(&[Numeric], whole, |call| to_whole(call, Direction::Zero)),
+        takes(&[Float8], float8, |call| floats(call, |x| Ok(x.trunc()))),
+        takes(&[Numeric, Int4], rounded, |call| to_digits(call, Direction::Zero)),
+    ]),
+    named("mod", "The rest of a division.", &[
+        takes(&[Int4, Int4], int4, |call| modulo::<Int32Type>(call)),
+        takes(&[Int8, Int8], int8, |call| modulo::<Int64Type>(call)),
+        takes(&[Numeric, Numeric], modulo_type, |call| {
+            super::decimal::arithmetic(super::decimal::Arithmetic::Modulo, &call.arguments[0], &call.arguments[1], call.result)
+        }),
+    ]),
+    named("div", "The integral quotient.", &[takes(&[Numeric, Numeric], |_| Type::Numeric(Some((39, 0))), div)]),
+    named("gcd", "The greatest common divisor.", &[takes(&[Int8, Int8], int8, |call| integers(call, gcd))]),
+    named("lcm", "The least common multiple.", &[takes(&[Int8, Int8], int8, |call| {
+        integers(call, |a, b| {
+            if a == 0 || b == 0 { return Some(0); }
+            (a / gcd(a, b)?).checked_mul(b)?.checked_abs()
+        })
+    })]),
+    named("factorial", "n!", &[takes(&[Int8], |_| Type::Numeric(Some((76, 0))), factorial)]),
+    named("power", "a raised to b.", POWER),
+    named("pow", "a raised to b.", POWER),
+    named("sqrt", "The square root.", &[
+        takes(&[Float8], float8, |call| floats(call, sqrt)),
+        takes(&[Numeric], quotient, |call| exact_floats(call, sqrt)),
+    ]),
+    named("cbrt", "The cube root.", &[takes(&[Float8], float8, |call| floats(call, |x| Ok(x.cbrt())))]),
+    named("exp", "e raised to it.", &[
+        takes(&[Float8], float8, |call| floats(call, exp)),
+        takes(&[Numeric], quotient, |call| exact_floats(call, exp)),
+    ]),
+    named("ln", "The natural logarithm.", &[
+        takes(&[Float8], float8, |call| floats(call, |x| logarithm(x, f64::ln))),
+        takes(&[Numeric], quotient, |call| exact_floats(call, |x| logarithm(x, f64::ln))),
+    ]),
+    named("log", "The logarithm to base 10, or to a given base.", &[
+        takes(&[Float8], float8, |call| floats(call, |x| logarithm(x, f64::log10))),
+        takes(&[Numeric], quotient, |call| exact_floats(call, |x| logarithm(x, f64::log10))),
+        takes(&[Numeric, Numeric], quotient, log_base),
+    ]),
+    named("log10", "The logarithm to base 10.", &[
+        takes(&[Float8], float8, |call| floats(call, |x| logarithm(x, f64::log10))),
+        takes(&[Numeric], quotient, |call| exact_floats(call, |x| logarithm(x, f64::log10))),
+    ]),
+    float_function!("sin", "The sine.", |x| Ok(x.sin())),
+    float_function!("cos", "The cosine.", |x| Ok(x.cos())),
+    float_function!("tan", "The tangent.", |x| Ok(x.tan())),
+    float_function!("cot", "The cotangent.", |x| Ok(1.0 / x.tan())),
+    float_function!("asin", "The inverse sine.", |x| in_unit(x).map(f64::asin)),
+    float_function!("acos", "The inverse cosine.", |x| in_unit(x).map(f64::acos)),
+    float_function!("atan", "The inverse tangent.", |x| Ok(x.atan())),
+    float_function!("sinh", "The hyperbolic sine.", |x| Ok(x.sinh())),
+    float_function!("cosh", "The hyperbolic cosine.", |x| Ok(x.cosh())),
+    float_function!("tanh", "The hyperbolic tangent.", |x| Ok(x.tanh())),
+    float_function!("degrees", "Radians in degrees.", |x| Ok(x.to_degrees())),
+    float_function!("radians", "Degrees in radians.", |x| Ok(x.to_radians())),
+    named("atan2", "The angle of a point.", &[takes(&[Float8, Float8], float8, |call| {
+        Ok(Arc::new(pairs(call, |y, x| Ok(y.atan2(x)))?))
+    })]),
+    named("pi", "3.14159...", &[takes(&[], float8, |call| {
+        Ok(Arc::new(Float64Array::from(vec![std::f64::consts::PI; call.rows])))
+    })]),
+    named("width_bucket", "The number of the bucket that a number is in.", &[
+        takes(&[Float8, Float8, Float8, Int4], int4, width_bucket),
+    ]),
+    named("scale", "The digits after the point.", &[takes(&[Numeric], int4, scale_of)]),
+];
+
+const CEIL: &[Overload] = &[
+    takes(&[Numeric], whole, |call| to_whole(call, Direction::Up)),
+    takes(&[Float8], float8, |call| floats(call, |x| Ok(x.ceil()))),
+];
+
+const POWER: &[Overload] = &[
+    takes(&[Float8, Float8], float8, |call| power(&call.arguments[0], &call.arguments[1], call.result)),
+    takes(&[Numeric, Numeric], quotient, |call| power(&call.arguments[0], &call.arguments[1], call.result)),
+];
+
+fn quotient_like(_: &[Type]) -> Type {
+    Type::Numeric(Some((1, 0)))
+}
+
+fn rounded(types: &[Type]) -> Type {
+    match types.first() {
+        Some(Type::Numeric(Some((precision, scale)))) => {
+            Type::Numeric(Some((precision.saturating_add(1).min(76), *scale)))
+        }
+        _ => Type::Numeric(None),
+    }
+}
+
+fn modulo_type(types: &[Type]) -> Type {
+    use super::decimal::{Arithmetic, Exact, result_type};
+    match (types.first().and_then(Exact::of), types.get(1).and_then(Exact::of)) {
+        (Some(a), Some(b)) => result_type(Arithmetic::Modulo, a, b),
+        _ => Type::Numeric(None),
+    }
+}
+
+fn finite(value: f64, given: f64) -> Result<f64> {
+    if value.is_infinite() && given.is_finite() {
+        return Err(Error::semantic("22003", "value out of range: overflow"));
+    }
+    Ok(value)
+}
+
+fn floats(call: &Call<'_>, change: impl Fn(f64) -> Result<f64>) -> Result<ArrayRef> {
+    let values = call.arguments[0].as_primitive::<Float64Type>();
+    let result: Float64Array = values.try_unary(|value| change(value).and_then(|result| finite(result, value)))?;
+    Ok(Arc::new(result))
+}
+
+/// A function of exact numbers that is computed with floats: some 15 digits of the result are right.
+fn exact_floats(call: &Call<'_>, change: impl Fn(f64) -> Result<f64>) -> Result<ArrayRef> {
+    let (numbers, scale) = Exacts::of(&call.arguments[0])?;
+    let mut values = Vec::with_capacity(call.rows);
+    for row in 0..call.rows {
+        values.push(if numbers.is_null(row) {
+            None
+        } else {
+            Some(change(nearest_float(numbers.value(row), scale))?)
+        });
+    }
+    let array: ArrayRef = Arc::new(Float64Array::from(values));
+    super::decimal::convert(&array, &Type::Float8, call.result)
+}
+
+fn pairs(call: &Call<'_>, change: impl Fn(f64, f64) -> Result<f64>) -> Result<Float64Array> {
+    let (a, b) = (call.arguments[0].as_primitive::<Float64Type>(), call.arguments[1].as_primitive::<Float64Type>());
+    let mut values = Vec::with_capacity(call.rows);
+    for (a, b) in a.iter().zip(b) {
+        values.push(match (a, b) {
+            (Some(a), Some(b)) => Some(change(a, b)?),
+            _ => None,
+        });
+    }
+    Ok(Float64Array::from(values))
+}
+
+fn sqrt(x: f64) -> Result<f64> {
+    if x < 0.0 {
+        return Err(Error::semantic("2201F", "cannot take square root of a negative number"));
+    }
+    Ok(x.sqrt())
+}
+
+fn exp(x: f64) -> Result<f64> {
+    Ok(x.exp())
+}
+
+fn logarithm(x: f64, log: impl Fn(f64) -> f64) -> Result<f64> {
+    if x == 0.0 {
+        return Err(Error::semantic("2201E", "cannot take logarithm of zero"));
+    }
+    if x < 0.0 {
+        return Err(Error::semantic("2201E", "cannot take logarithm of a negative number"));
+    }
+    Ok(log(x))
+}
+
+fn in_unit(x: f64) -> Result<f64> {
+    if !(-1.0..=1.0).contains(&x) && !x.is_nan() {
+        return Err(Error::semantic("22003", "input is out of range"));
+    }
+    Ok(x)
+}
+
+fn log_base(call: &Call<'_>) -> Result<ArrayRef> {
+    let (bases, base_scale) = Exacts::of(&call.arguments[0])?;
+    let (numbers, scale) = Exacts::of(&call.arguments[1])?;
+    let mut values = Vec::with_capacity(call.rows);
+    for row in 0..call.rows {
+        if bases.is_null(row) || numbers.is_null(row) {
+            values.push(None);
+            continue;
+        }
+        let base = logarithm(nearest_float(bases.value(row), base_scale), f64::ln)?;
+        let number = logarithm(nearest_float(numbers.value(row), scale), f64::ln)?;
+        if base == 0.0 {
+            return Err(Error::semantic("22012", "division by zero"));
+        }
+        values.push(Some(number / base));
+    }
+    let array: ArrayRef = Arc::new(Float64Array::from(values));
+    super::decimal::convert(&array, &Type::Float8, call.result)
+}
+
+/// `a ^ b`.
+pub(super) fn power(left: &ArrayRef, right: &ArrayRef, result: &Type) -> Result<ArrayRef> {
+    let to_floats = |array: &ArrayRef| -> Result<ArrayRef> {
+        match array.data_type() {
+            DataType::Float64 => Ok(array.clone()),
+            _ => super::decimal::convert(array, &Type::Numeric(None), &Type::Float8),
+        }
+    };
+    let (a, b) = (to_floats(left)?, to_floats(right)?);
+    let (a, b) = (a.as_primitive::<Float64Type>(), b.as_primitive::<Float64Type>());
+    let mut values = Vec::with_capacity(left.len());
+    for (base, exponent) in a.iter().zip(b) {
+        let (Some(base), Some(exponent)) = (base, exponent) else {
+            values.push(None);
+            continue;
+        };
+        if base == 0.0 && exponent < 0.0 {
+            return Err(Error::semantic("2201F", "zero raised to a negative power is undefined"));
+        }
+        if base < 0.0 && exponent.fract() != 0.0 {
+            return Err(Error::semantic(
+                "2201F",
+                "a negative number raised to a non-integer power yields a complex result",
+            ));
+        }
+        let value = base.powf(exponent);
+        if value.is_infinite() && base.is_finite() && exponent.is_finite() {
+            return Err(Error::semantic("22003", "value out of range: overflow"));
+        }
+        values.push(Some(value));
+    }
+    let floats: ArrayRef = Arc::new(Float64Array::from(values));
+    match result {
+        Type::Float8 => Ok(floats),
+        _ => exact_power(left, right, &floats, result),
+    }
+}
+
+/// Whole powers of exact numbers are exact as long as they fit.
+fn exact_power(left: &ArrayRef, right: &ArrayRef, floats: &ArrayRef, result: &Type) -> Result<ArrayRef> {
+    let (bases, base_scale) = Exacts::of(left)?;
+    let (exponents, exponent_scale) = Exacts::of(right)?;
+    let approximate = super::decimal::convert(floats, &Type::Float8, result)?;
+    let (near, _) = Exacts::of(&approximate)?;
+    let mut values = Vec::with_capacity(left.len());
+    for row in 0..left.len() {
+        if bases.is_null(row) || exponents.is_null(row) {
+            values.push(None);
+            continue;
+        }
+        let exponent = super::decimal::Number { value: exponents.value(row), scale: exponent_scale }.trimmed();
+        let base = super::decimal::Number { value: bases.value(row), scale: base_scale }.trimmed();
+        let whole = (exponent.scale == 0).then(|| exponent.value.to_i128()).flatten();
+        let exact = whole.filter(|n| (0..=256).contains(n)).and_then(|n| {
+            let scale = i128::from(base.scale) * n;
+            let value = base.value.checked_pow(n as u32)?;
+            (scale <= 76).then(|| rescale(value, scale as i8, QUOTIENT_SCALE)).flatten()
+        });
+        values.push(Some(exact.unwrap_or_else(|| near.value(row))));
+    }
+    build(values, result)
+}
+
+/// The numbers of any type, changed within it.
+fn numbers(
+    call: &Call<'_>,
+    integer: impl Fn(i64) -> Option<i64>,
+    float: impl Fn(f64) -> f64,
+    exact: impl Fn(i256) -> Option<i256>,
+) -> Result<ArrayRef> {
+    let array = &call.arguments[0];
+    let kind = call.result;
+    match array.data_type() {
+        DataType::Int16 => each_integer::<Int16Type>(array, kind, integer),
+        DataType::Int32 => each_integer::<Int32Type>(array, kind, integer),
+        DataType::Int64 => each_integer::<Int64Type>(array, kind, integer),
+        DataType::Float32 => Ok(Arc::new(
+            array.as_primitive::<Float32Type>().unary::<_, Float32Type>(|value| float(f64::from(value)) as f32),
+        )),
+        DataType::Float64 => Ok(Arc::new(array.as_primitive::<Float64Type>().unary::<_, Float64Type>(float))),
+        DataType::Decimal128(..) | DataType::Decimal256(..) => {
+            let (numbers, _) = Exacts::of(array)?;
+            let mut values = Vec::with_capacity(call.rows);
+            for row in 0..call.rows {
+                values.push(if numbers.is_null(row) {
+                    None
+                } else {
+                    Some(exact(numbers.value(row)).ok_or_else(|| overflow(kind))?)
+                });
+            }
+            build(values, kind)
+        }
+        _ => Err(Error::semantic("42883", format!("operator does not exist: - {}", call.types[0]))),
+    }
+}
+
+fn each_integer<T>(array: &ArrayRef, kind: &Type, change: impl Fn(i64) -> Option<i64>) -> Result<ArrayRef>
+where
+    T: ArrowPrimitiveType,
+    T::Native: Into<i64> + TryFrom<i64>,
+{
+    let values = array.as_primitive::<T>();
+    let result: arrow::array::PrimitiveArray<T> = values.try_unary(|value: T::Native| {
+        change(value.into())
+            .and_then(|value| T::Native::try_from(value).ok())
+            .ok_or_else(|| out_of_range(kind))
+    })?;
+    Ok(Arc::new(result))
+}
+
+fn abs(call: &Call<'_>) -> Result<ArrayRef> {
+    numbers(call, i64::checked_abs, f64::abs, |value| Some(value.wrapping_abs()))
+}
+
+fn negative(call: &Call<'_>) -> Result<ArrayRef> {
+    if matches!(call.types[0], Type::Interval) {
+        let values = call.arguments[0].as_primitive::<arrow::datatypes::IntervalMonthDayNanoType>();
+        let result: arrow::array::IntervalMonthDayNanoArray = values.try_unary(super::interval::negated)?;
+        return Ok(Arc::new(result));
+    }
+    if call.types[0] == Type::Text {
+        // `- '5'`: a literal of no type, which PostgreSQL takes for a float.
+        let floats = super::cast::convert(
+            &call.arguments[0],
+            &Type::Text,
+            &Type::Float8,
+            super::cast::Context::Explicit,
+            &Default::default(),
+        )?;
+        let negated: Float64Array = floats.as_primitive::<Float64Type>().unary(|value: f64| -value);
+        return super::cast::convert(
+            &(Arc::new(negated) as ArrayRef),
+            &Type::Float8,
+            &Type::Text,
+            super::cast::Context::Explicit,
+            &Default::default(),
+        );
+    }
+    numbers(call, i64::checked_neg, |value| -value, |value| Some(value.wrapping_neg()))
+}
+
+fn bit_not(call: &Call<'_>) -> Result<ArrayRef> {
+    numbers(call, |value| Some(!value), |value| value, Some)
+}
+
+fn sign(call: &Call<'_>) -> Result<ArrayRef> {
+    let (numbers, _) = Exacts::of(&call.arguments[0])?;
+    let values = (0..call.rows)
+        .map(|row| {
+            (!numbers.is_null(row)).then(|| {
+                let value = numbers.value(row);
+                if value == i256::ZERO {
+                    i256::ZERO
+                } else if value.is_negative() {
+                    i256::MINUS_ONE
+                } else {
+                    i256::ONE
+                }
+            })
+        })
+        .collect();
+    build(values, call.result)
+}
+
+/// Which way a number is rounded.
+#[derive(Clone, Copy)]
+enum Direction {
+    Up,
+    Down,
+    Zero,
+    Nearest,
+}
+
+/// A number at a lower scale.
+fn at_scale(value: i256, from: i8, to: i8, direction: Direction) -> Option<i256> {
+    if to >= from {
+        return rescale(value, from, to);
+    }
+    let power = match super::decimal::power_of_ten(i32::from(from) - i32::from(to)) {
+        Some(power) => power,
+        None => return Some(i256::ZERO),
+    };
+    let cut = value.checked_div(power)?;
+    let rest = value.checked_rem(power)?;
+    Some(match direction {
+        Direction::Nearest => super::decimal::divide_rounded(value, power)?,
+        Direction::Up if rest > i256::ZERO => cut.checked_add(i256::ONE)?,
+        Direction::Down if rest < i256::ZERO => cut.checked_sub(i256::ONE)?,
+        _ => cut,
+    })
+}
+
+fn to_whole(call: &Call<'_>, direction: Direction) -> Result<ArrayRef> {
+    let (numbers, scale) = Exacts::of(&call.arguments[0])?;
+    let mut values = Vec::with_capacity(call.rows);
+    for row in 0..call.rows {
+        values.push(if numbers.is_null(row) {
+            None
+        } else {
+            Some(at_scale(numbers.value(row), scale, 0, direction).ok_or_else(|| overflow(call.result))?)
+        });
+    }
+    build(values, call.result)
+}
+
+fn to_digits(call: &Call<'_>, direction: Direction) -> Result<ArrayRef> {
+    let (numbers, scale) = Exacts::of(&call.arguments[0])?;
+    let digits = call.arguments[1].as_primitive::<Int32Type>();
+    let (_, result_scale) = Exacts::of(&arrow::array::new_empty_array(&call.result.arrow()))
+        .map(|(_, scale)| ((), scale))?;
+    let mut values = Vec::with_capacity(call.rows);
+    for row in 0..call.rows {
+        if numbers.is_null(row) || digits.is_null(row) {
+            values.push(None);
+            continue;
+        }
+        let to = digits.value(row).clamp(-76, i32::from(scale)) as i8;
+        let value = at_scale(numbers.value(row), scale, to, direction)
+            .and_then(|value| rescale(value, to, result_scale))
+            .ok_or_else(|| overflow(call.result))?;
+        values.push(Some(value));
+    }
+    build(values, call.result)
+}
+
+fn modulo<T: ArrowPrimitiveType>(call: &Call<'_>) -> Result<ArrayRef> {
+    arrow::compute::kernels::numeric::rem(
+        call.arguments[0].as_primitive::<T>(),
+        call.arguments[1].as_primitive::<T>(),
+    )
+    .map_err(Error::from)
+}
+
+fn div(call: &Call<'_>) -> Result<ArrayRef> {
+    let (a, a_scale) = Exacts::of(&call.arguments[0])?;
+    let (b, b_scale) = Exacts::of(&call.arguments[1])?;
+    let common = a_scale.max(b_scale);
+    let mut values = Vec::with_capacity(call.rows);
+    for row in 0..call.rows {
+        if a.is_null(row) || b.is_null(row) {
+            values.push(None);
+            continue;
+        }
+        let (x, y) = (rescale(a.value(row), a_scale, common), rescale(b.value(row), b_scale, common));
+        let (Some(x), Some(y)) = (x, y) else {
+            return Err(overflow(call.result));
+        };
+        if y == i256::ZERO {
+            return Err(Error::semantic("22012", "division by zero"));
+        }
+        values.push(x.checked_div(y));
+    }
+    build(values, call.result)
+}
+
+fn gcd(a: i64, b: i64) -> Option<i64> {
+    let (mut a, mut b) = (a.unsigned_abs(), b.unsigned_abs());
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    i64::try_from(a).ok()
+}
+
+fn integers(call: &Call<'_>, change: impl Fn(i64, i64) -> Option<i64>) -> Result<ArrayRef> {
+    let (a, b) = (call.arguments[0].as_primitive::<Int64Type>(), call.arguments[1].as_primitive::<Int64Type>());
+    let mut values = Vec::with_capacity(call.rows);
+    for (a, b) in a.iter().zip(b) {
+        values.push(match (a, b) {
+            (Some(a), Some(b)) => Some(change(a, b).ok_or_else(|| out_of_range(&Type::Int8))?),
+            _ => None,
+        });
+    }
+    Ok(Arc::new(Int64Array::from(values)))
+}
+
+fn factorial(call: &Call<'_>) -> Result<ArrayRef> {
+    let mut values = Vec::with_capacity(call.rows);
+    for value in call.arguments[0].as_primitive::<Int64Type>() {
+        let Some(n) = value else {
+            values.push(None);
+            continue;
+        };
+        if n < 0 {
+            return Err(Error::semantic("22003", "factorial of a negative number is undefined"));
+        }
+        let mut product = Some(i256::ONE);
+        for factor in 2..=n.min(100) {
+            product = product.and_then(|product| product.checked_mul(i256::from_i128(i128::from(factor))));
+        }
+        values.push(Some(product.ok_or_else(|| overflow(&Type::Numeric(None)))?));
+    }
+    build(values, call.result)
+}
+
+fn width_bucket(call: &Call<'_>) -> Result<ArrayRef> {
+    let column = |index: usize| call.arguments[index].as_primitive::<Float64Type>();
+    let (operand, low, high) = (column(0), column(1), column(2));
+    let counts = call.arguments[3].as_primitive::<Int32Type>();
+    let mut values = Vec::with_capacity(call.rows);
+    for row in 0..call.rows {
+        if operand.is_null(row) || low.is_null(row) || high.is_null(row) || counts.is_null(row) {
+            values.push(None);
+            continue;
+        }
+        let (x, low, high, count) = (operand.value(row), low.value(row), high.value(row), counts.value(row));
+        if count <= 0 {
+            return Err(Error::semantic("2201G", "count must be greater than zero"));
+        }
+        if low == high {
+            return Err(Error::semantic("2201G", "lower bound cannot equal upper bound"));
+        }
+        let (x, low, high) = if low < high { (x, low, high) } else { (-x, -low, -high) };
+        values.push(Some(if x < low {
+            0
+        } else if x >= high {
+            count.checked_add(1).ok_or_else(|| out_of_range(&Type::Int4))?
+        } else {
+            ((x - low) / (high - low) * f64::from(count)) as i32 + 1
+        }));
+    }
+    Ok(Arc::new(Int32Array::from(values)))
+}
+
+fn scale_of(call: &Call<'_>) -> Result<ArrayRef> {
+    let (numbers, scale) = Exacts::of(&call.arguments[0])?;
+    let fixed = matches!(call.types[0], Type::Numeric(Some(_)));
+    let values: Int32Array = (0..call.rows)
+        .map(|row| {
+            (!numbers.is_null(row)).then(|| {
+                if fixed {
+                    return i32::from(scale);
+                }
+                i32::from(super::decimal::Number { value: numbers.value(row), scale }.trimmed().scale)
+            })
+        })
+        .collect();
+    Ok(Arc::new(values))
+}
+
+/// The MD5 of bytes, in hexadecimal (RFC 1321).
+pub(super) fn md5(bytes: &[u8]) -> String {
+    const SHIFTS: [[u32; 4]; 4] = [[7, 12, 17, 22], [5, 9, 14, 20], [4, 11, 16, 23], [6, 10, 15, 21]];
+    let mut state: [u32; 4] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476];
+    let mut padded = bytes.to_vec();
+    padded.push(0x80);
+    while padded.len() % 64 != 56 {
+        padded.push(0);
+    }
+    padded.extend_from_slice(&(bytes.len() as u64).wrapping_mul(8).to_le_bytes());
+    for block in padded.chunks_exact(64) {
+        let word = |index: usize| {
+            let at = index * 4;
+            u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]])
+        };
+        let [mut a, mut b, mut c, mut d] = state;
+        for step in 0..64usize {
+            let (mixed, index) = match step / 16 {
+                0 => ((b & c) | (!b & d), step),
+                1 => ((d & b) | (!d & c), (5 * step + 1) % 16),
+                2 => (b ^ c ^ d, (3 * step + 5) % 16),
+                _ => (c ^ (b | !d), (7 * step) % 16),
+            };
+            let constant = (((step + 1) as f64).sin().abs() * 4_294_967_296.0) as u32;
+            let sum = a.wrapping_add(mixed).wrapping_add(constant).wrapping_add(word(index));
+            (a, d, c) = (d, c, b);
+            b = b.wrapping_add(sum.rotate_left(SHIFTS[step / 16][step % 4]));
+        }
+        for (slot, value) in state.iter_mut().zip([a, b, c, d]) {
+            *slot = slot.wrapping_add(value);
+        }
+    }
+    state.iter().flat_map(|word| word.to_le_bytes()).map(|byte| format!("{byte:02x}")).collect()
+}

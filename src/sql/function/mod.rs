@@ -1,0 +1,212 @@
+//! PostgreSQL's functions, where DataFusion's are not the same.
+//!
+//! A function is found by name: first among the definitions of ours, which are tables of lines (`text`, `math`,
+//! `datetime`, ...), then among those of DataFusion's that behave as PostgreSQL's ([`BORROWED`]). A name that is in
+//! neither gives `42883` with the types it was called with.
+
+pub mod aggregate;
+mod array;
+mod array_function;
+pub mod cast;
+mod datetime;
+pub mod decimal;
+mod definition;
+mod interval;
+mod json;
+mod json_function;
+mod kernel;
+mod math;
+pub mod operator;
+mod pattern;
+mod ranking;
+mod session;
+pub(crate) mod set_function;
+pub(crate) mod special;
+mod text;
+mod to_char;
+pub mod window;
+
+use crate::error::Error;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, ScalarUDF, Volatility, WindowUDF};
+use definition::Definition;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, LazyLock};
+
+/// What of a session functions depend on.
+#[derive(Debug, Clone, Default)]
+pub struct Session {
+    /// The time zone, by name.
+    pub zone: String,
+    /// The user.
+    pub user: String,
+    /// The database.
+    pub database: String,
+    /// Where names are looked for.
+    pub search_path: Vec<String>,
+    /// The settings that `current_setting` reads.
+    pub variables: BTreeMap<String, String>,
+}
+
+/// Functions of DataFusion's that do what PostgreSQL's do, by PostgreSQL's name and DataFusion's.
+const BORROWED: &[(&str, &str)] = &[
+    ("coalesce", "coalesce"),
+    ("nullif", "nullif"),
+    ("greatest", "greatest"),
+    ("least", "least"),
+    ("lower", "lower"),
+    ("upper", "upper"),
+    ("concat", "concat"),
+    ("concat_ws", "concat_ws"),
+    ("starts_with", "starts_with"),
+    ("sha224", "sha224"),
+    ("sha256", "sha256"),
+    ("sha384", "sha384"),
+    ("sha512", "sha512"),
+];
+
+/// The definitions of ours by name.
+static DEFINED: LazyLock<HashMap<&'static str, &'static Definition>> =
+    LazyLock::new(|| definitions().map(|definition| (definition.name, definition)).collect());
+
+fn definitions() -> impl Iterator<Item = &'static Definition> {
+    text::FUNCTIONS
+        .iter()
+        .chain(math::FUNCTIONS)
+        .chain(datetime::FUNCTIONS)
+        .chain(json_function::FUNCTIONS)
+        .chain(array_function::FUNCTIONS)
+}
+
+static DATAFUSION: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
+    datafusion::functions::all_default_functions()
+        .into_iter()
+        .map(|function| (function.name().to_owned(), function))
+        .collect()
+});
+
+static AGGREGATES: LazyLock<HashMap<String, Arc<AggregateUDF>>> = LazyLock::new(|| {
+    let mut known: HashMap<String, Arc<AggregateUDF>> =
+        datafusion::functions_aggregate::all_default_aggregate_functions()
+            .into_iter()
+            .map(|function| (function.name().to_owned(), function))
+            .collect();
+    for function in aggregate::all() {
+        known.insert(function.name().to_owned(), function);
+    }
+    let aliases = [
+        ("stddev_samp", "stddev"),
+        ("var_samp", "var"),
+        ("variance", "var"),
+        ("every", "bool_and"),
+        ("approx_count_distinct", "approx_distinct"),
+        ("approx_percentile", "approx_percentile_cont"),
+    ];
+    for (alias, name) in aliases {
+        if let Some(function) = known.get(name).cloned() {
+            known.insert(alias.to_owned(), function);
+        }
+    }
+    known
+});
+
+static WINDOWS: LazyLock<HashMap<String, Arc<WindowUDF>>> = LazyLock::new(|| {
+    datafusion::functions_window::all_default_window_functions()
+        .into_iter()
+        .map(|function| (function.name().to_owned(), ranking::with_own_type(function)))
+        .collect()
+});
+
+/// Every function of ours and what it does, for the documentation.
+pub fn registry() -> Vec<(&'static str, &'static str)> {
+    let mut all: Vec<_> = definitions()
+        .filter(|definition| !definition.name.starts_with("__"))
+        .map(|definition| (definition.name, definition.doc))
+        .chain(session::documented())
+        .collect();
+    all.sort_unstable();
+    all
+}
+
+/// The scalar function of that name; a stand-in that says `42883` if there is none of any kind.
+pub(crate) fn scalar(name: &str, session: &Session) -> Option<Arc<ScalarUDF>> {
+    if let Some(definition) = DEFINED.get(name) {
+        return Some(definition.function(&session.zone));
+    }
+    if let Some(function) = session::function(name, session) {
+        return Some(function);
+    }
+    if let Some((_, theirs)) = BORROWED.iter().find(|(ours, _)| *ours == name) {
+        return DATAFUSION.get(*theirs).cloned();
+    }
+    if aggregate(name).is_some() || window(name).is_some() || name == "unnest" {
+        return None;
+    }
+    Some(session::stand_in(name))
+}
+
+/// Whether there is a scalar function of that name.
+pub(crate) fn is_scalar(name: &str) -> bool {
+    DEFINED.contains_key(name)
+        || session::is_known(name)
+        || BORROWED.iter().any(|(ours, _)| *ours == name)
+}
+
+/// The aggregate of that name.
+pub(crate) fn aggregate(name: &str) -> Option<Arc<AggregateUDF>> {
+    AGGREGATES.get(name).cloned()
+}
+
+/// The window function of that name.
+pub(crate) fn window(name: &str) -> Option<Arc<WindowUDF>> {
+    WINDOWS.get(name).cloned()
+}
+
+/// `function f(integer, text) does not exist`.
+pub(crate) fn missing(name: &str, types: &[String]) -> Error {
+    Error::semantic("42883", format!("function {name}({}) does not exist", types.join(", "))).with_hint(
+        "No function matches the given name and argument types. You might need to add explicit type casts.",
+    )
+}
+
+/// A call of a function of ours, for those that the binder puts in itself.
+pub(crate) fn call(name: &str, args: Vec<Expr>) -> Expr {
+    match DEFINED.get(name) {
+        Some(definition) => Expr::ScalarFunction(ScalarFunction::new_udf(definition.function("UTC"), args)),
+        None => Expr::ScalarFunction(ScalarFunction::new_udf(session::stand_in(name), args)),
+    }
+}
+
+/// The same under a session's time zone.
+pub(crate) fn call_in_zone(name: &str, args: Vec<Expr>, zone: &str) -> Expr {
+    match DEFINED.get(name) {
+        Some(definition) => Expr::ScalarFunction(ScalarFunction::new_udf(definition.function(zone), args)),
+        None => call(name, args),
+    }
+}
+
+/// Whether an expression is `now()`.
+pub fn is_now(expr: &Expr) -> bool {
+    matches!(expr, Expr::ScalarFunction(function) if function.func.name() == "now")
+}
+
+/// The name of a function in the plan that gives another answer each time, if there is one; `now()` is not one.
+pub fn volatile_function(plan: &LogicalPlan) -> Option<String> {
+    let mut found = None;
+    let _ = plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                if let Expr::ScalarFunction(function) = expr
+                    && function.func.signature().volatility == Volatility::Volatile
+                    && !is_now(expr)
+                {
+                    found = Some(function.func.name().to_owned());
+                    return Ok(TreeNodeRecursion::Stop);
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    });
+    found
+}

@@ -67,8 +67,7 @@ SELECT window_start AS day,
        count(*) FILTER (WHERE dep_time IS NULL) AS cancelled,
        round(avg(arr_delay), 1) AS arrival_delay
 FROM TUMBLE(flights, sched_dep, INTERVAL '1 day')
-GROUP BY window_start, window_end
-EMIT ON WINDOW CLOSE;
+GROUP BY window_start, window_end;
 
 -- The ten routes on which one arrives latest.
 CREATE MATERIALIZED VIEW worst_routes AS

@@ -60,7 +60,7 @@ SELECT window_start, window_end, origin,
 FROM HOP(flights, sched_dep, INTERVAL '30 minutes', INTERVAL '3 hours')
 GROUP BY window_start, window_end, origin;
 
--- Days that are over: each appears once, when the watermark has passed its end, and never changes.
+-- One row a day, current while the day goes on.
 CREATE MATERIALIZED VIEW daily_summary AS
 SELECT window_start AS day,
        count(*) AS flights,

@@ -9,7 +9,8 @@ pub fn write_float8(value: f64, out: &mut BytesMut) {
     if !write_special(value, out) {
         let mut digits = Scratch::default();
         write!(digits, "{value:e}").expect("17 digits and an exponent fit the scratch buffer");
-        let mut decimals = 0;
+        // One digit more than there are, until the decimal is nearer than half way to a neighbour.
+        let mut decimals = digit_count(digits.text());
         while is_boundary(digits.text(), 54) && decimals < 17 {
             digits = Scratch::default();
             write!(digits, "{value:.decimals$e}").expect("so many digits fit the scratch buffer");
@@ -24,7 +25,8 @@ pub fn write_float4(value: f32, out: &mut BytesMut) {
     if !write_special(f64::from(value), out) {
         let mut digits = Scratch::default();
         write!(digits, "{value:e}").expect("9 digits and an exponent fit the scratch buffer");
-        let mut decimals = 0;
+        // One digit more than there are, until the decimal is nearer than half way to a neighbour.
+        let mut decimals = digit_count(digits.text());
         while is_boundary(digits.text(), 25) && decimals < 9 {
             digits = Scratch::default();
             write!(digits, "{value:.decimals$e}").expect("so many digits fit the scratch buffer");
@@ -78,15 +80,14 @@ impl std::fmt::Write for Scratch {
 /// Such a decimal reads back right only where ties are known to go to the even neighbour. PostgreSQL does not count on
 /// that, and writes more digits then: 1e23 is `9.999999999999999e+22`.
 fn is_boundary(scientific: &[u8], bits: u32) -> bool {
-    let (mantissa, exponent) = parts(scientific);
+    let (mantissa, mut exponent) = parts(scientific);
     let mut number: u128 = 0;
-    let mut exponent = exponent;
     for digit in mantissa.iter().filter(|byte| byte.is_ascii_digit()) {
         number = number * 10 + u128::from(digit - b'0');
     }
-    exponent -= mantissa.iter().filter(|byte| byte.is_ascii_digit()).count() as i32 - 1;
+    exponent -= digit_count(scientific) as i32 - 1;
     // Only a number without a factor 1/5 has a finite binary form.
-    while exponent < 0 && number % 5 == 0 && number > 0 {
+    while exponent < 0 && number > 0 && number.is_multiple_of(5) {
         number /= 5;
         exponent += 1;
     }
@@ -101,6 +102,12 @@ fn is_boundary(scientific: &[u8], bits: u32) -> bool {
     };
     let odd = scaled >> scaled.trailing_zeros();
     u128::BITS - odd.leading_zeros() == bits
+}
+
+/// The digits of `-d.ddde-x` before its exponent.
+fn digit_count(scientific: &[u8]) -> usize {
+    let (mantissa, _) = parts(scientific);
+    mantissa.iter().filter(|byte| byte.is_ascii_digit()).count()
 }
 
 /// The digits, with sign and point, and the exponent of `-d.ddde-x`.

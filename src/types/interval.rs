@@ -303,8 +303,11 @@ const UNITS: &[(&str, Unit, &[&str])] = &[
 ];
 
 fn unit_of(word: &str) -> Option<Named> {
-    let (name, unit, _) = UNITS.iter().find(|(_, _, words)| words.contains(&word))?;
-    Some(Named { name, unit: *unit })
+    let (name, unit, _) = *UNITS.iter().find(|(_, _, words)| words.contains(&word))?;
+    Some(Named {
+        name,
+        unit,
+    })
 }
 
 /// Reads `1 year 2 mons 3 days 04:05:06`, `3 days ago`, `1-2`, `1 2:03:04`, `90`.

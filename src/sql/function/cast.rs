@@ -81,10 +81,6 @@ impl ScalarUDFImpl for CastTo {
     }
 
     fn schema_name(&self, args: &[Expr]) -> DataFusionResult<String> {
-        self.display_name(args)
-    }
-
-    fn display_name(&self, args: &[Expr]) -> DataFusionResult<String> {
         Ok(match args {
             [argument] => format!("{argument}::{}", self.target),
             _ => format!("cast to {}", self.target),

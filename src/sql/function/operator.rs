@@ -487,10 +487,6 @@ impl ScalarUDFImpl for Operator {
     }
 
     fn schema_name(&self, args: &[Expr]) -> DataFusionResult<String> {
-        self.display_name(args)
-    }
-
-    fn display_name(&self, args: &[Expr]) -> DataFusionResult<String> {
         Ok(match args {
             [left, right] => format!("({left} {} {right})", self.symbol),
             _ => self.symbol.clone(),

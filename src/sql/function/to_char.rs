@@ -10,7 +10,7 @@ use crate::types::calendar::{
 };
 use crate::types::numeric::{Digits, Shape, read_decimal, write_decimal};
 use arrow::array::{Array, ArrayRef, AsArray, Date32Array, TimestampMicrosecondArray};
-use arrow::datatypes::{Date32Type, Float64Type, IntervalMonthDayNanoType, TimestampMicrosecondType, i256};
+use arrow::datatypes::{Date32Type, IntervalMonthDayNanoType, TimestampMicrosecondType, i256};
 use std::sync::Arc;
 
 const MONTHS: [&str; 12] = [
@@ -681,7 +681,7 @@ fn read_field(read: &mut Read, keyword: &str, rest: &mut &str, bounded: bool, te
         Error::semantic("22007", format!("invalid value \"{}\" for \"{keyword}\"", rest_word(text)))
             .with_detail("Value must be an integer.")
     };
-    let mut number = |width: usize, rest: &mut &str| {
+    let number = |width: usize, rest: &mut &str| {
         let width = if bounded { width } else { 18 };
         take_number(rest, width).ok_or_else(invalid)
     };

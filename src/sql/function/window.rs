@@ -160,10 +160,6 @@ impl ScalarUDFImpl for WindowFunction {
     }
 
     fn schema_name(&self, args: &[Expr]) -> DataFusionResult<String> {
-        self.display_name(args)
-    }
-
-    fn display_name(&self, args: &[Expr]) -> DataFusionResult<String> {
         let time = args.first().map(ToString::to_string).unwrap_or_default();
         Ok(match self.windows {
             Windows::Exists => format!("has_window({time})"),

@@ -5,6 +5,7 @@
 //! otherwise, CASE, IN and UNION get their common types, and every cast becomes PostgreSQL's. DataFusion's own
 //! coercion then finds little to do but the arguments of its functions, and what it adds is replaced likewise.
 
+use super::guard;
 use super::expression::{Operators, common_type, type_of};
 use crate::error::{Error, Result};
 use crate::sql::error::{external, from_datafusion};
@@ -495,8 +496,7 @@ fn cast_columns_of(plan: &Arc<LogicalPlan>, kinds: &[Type], zone: &str) -> DataF
 /// - `ExtractLeafExpressions`, `PushDownLeafProjections`: they pull field accesses into scans that have none;
 /// - `PushDownLimit`: a limit must see the rows that its query orders, whatever its inputs do later.
 ///
-/// `PushDownFilter` may move a filter that can fail in front of another or below a join: which rows fail would then
-/// depend on the plan, so filters that can fail are fenced first ([`Settle`] marks none today: see `function`).
+/// What can fail is out of their reach meanwhile, see [`guard`].
 fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     use datafusion::optimizer::{
         decorrelate_lateral_join::DecorrelateLateralJoin,
@@ -529,9 +529,10 @@ pub fn optimise(plan: LogicalPlan) -> Result<LogicalPlan> {
     crate::sql::parser::on_deep_stack(|| {
         let context = OptimizerContext::new().with_max_passes(3).with_skip_failing_rules(false);
         let plan = super::counted::count_where_values(plan).map_err(from_datafusion)?;
-        Optimizer::with_rules(rules())
-            .optimize(plan, &context, |_, _| {})
-            .map_err(from_datafusion)
+        let plan = Optimizer::with_rules(rules())
+            .optimize(guard::protect(plan)?, &context, |_, _| {})
+            .map_err(from_datafusion)?;
+        guard::expose(plan)
     })
 }
 

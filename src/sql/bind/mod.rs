@@ -13,6 +13,7 @@ pub mod change;
 mod counted;
 mod desugar;
 pub(crate) mod expression;
+mod guard;
 mod label;
 mod locate;
 pub mod node;

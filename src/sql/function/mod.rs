@@ -11,10 +11,11 @@ pub mod cast;
 mod datetime;
 pub mod decimal;
 mod definition;
+mod failure;
 mod interval;
 mod json;
 mod json_function;
-mod kernel;
+pub(crate) mod kernel;
 mod math;
 pub mod operator;
 mod pattern;
@@ -25,6 +26,8 @@ pub(crate) mod special;
 mod text;
 mod to_char;
 pub mod window;
+
+pub use failure::can_fail;
 
 use crate::error::Error;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};

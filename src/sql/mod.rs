@@ -4,6 +4,7 @@
 //! catalog and makes DataFusion logical plans with PostgreSQL's types and meaning; [`function`] is PostgreSQL's
 //! functions where DataFusion's differ. [`error`] brings every failure into PostgreSQL's words.
 
+pub mod batch;
 pub mod bind;
 pub mod data_type;
 pub mod error;
@@ -11,12 +12,8 @@ pub mod function;
 pub mod parser;
 pub mod statement;
 
+pub use batch::prepare as prepare_state;
 pub use bind::{constant_plan, optimise, with_parameter_values};
 pub use parser::{parse, parse_query, relation_names};
 pub use sqlparser::ast;
 pub use statement::{Parsed, Statement};
-
-/// A DataFusion session that plans and runs what the binder makes.
-pub fn prepare_state(state: datafusion::execution::SessionState) -> datafusion::execution::SessionState {
-    state
-}

@@ -3,7 +3,7 @@
 //! Each is a `LogicalPlan::Extension`; the lowering of plans and the batch engine find them by downcasting
 //! ([`extension`]). Their output columns are their input's, with what they add at the end.
 
-use datafusion::common::{DFSchemaRef, Result};
+use datafusion::common::{DFSchema, DFSchemaRef, Result};
 use datafusion::logical_expr::{
     Expr, Extension, LogicalPlan, Operator, UserDefinedLogicalNode, UserDefinedLogicalNodeCore,
 };
@@ -241,7 +241,22 @@ impl UserDefinedLogicalNodeCore for SessionWindow {
 
     fn with_exprs_and_inputs(&self, mut expressions: Vec<Expr>, inputs: Vec<LogicalPlan>) -> Result<Self> {
         let time = expressions.pop().unwrap_or_else(|| self.time.clone());
-        Ok(Self { input: one(inputs)?, keys: expressions, time, ..self.clone() })
+        let input = one(inputs)?;
+        // The input's columns that nobody asks for are left out; the two of the window stay.
+        let own = self.schema.fields().len().saturating_sub(2);
+        let fields = input
+            .schema()
+            .iter()
+            .map(|(qualifier, field)| (qualifier.cloned(), field.clone()))
+            .chain(self.schema.fields()[own..].iter().map(|field| (None, field.clone())))
+            .collect();
+        let schema = Arc::new(DFSchema::new_with_metadata(fields, Default::default())?);
+        Ok(Self { input, keys: expressions, time, gap_micros: self.gap_micros, schema })
+    }
+
+    fn necessary_children_exprs(&self, output_columns: &[usize]) -> Option<Vec<Vec<usize>>> {
+        let own = self.schema.fields().len().saturating_sub(2);
+        Some(vec![output_columns.iter().copied().filter(|column| *column < own).collect()])
     }
 
     fn supports_limit_pushdown(&self) -> bool {
@@ -370,6 +385,10 @@ impl UserDefinedLogicalNodeCore for TemporalTable {
 
     fn with_exprs_and_inputs(&self, _: Vec<Expr>, inputs: Vec<LogicalPlan>) -> Result<Self> {
         Ok(Self { input: one(inputs)? })
+    }
+
+    fn necessary_children_exprs(&self, output_columns: &[usize]) -> Option<Vec<Vec<usize>>> {
+        Some(vec![output_columns.to_vec()])
     }
 }
 

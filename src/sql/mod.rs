@@ -17,3 +17,6 @@ pub use bind::{constant_plan, optimise, with_parameter_values};
 pub use parser::{parse, parse_query, relation_names};
 pub use sqlparser::ast;
 pub use statement::{Parsed, Statement};
+
+#[cfg(test)]
+mod tests;

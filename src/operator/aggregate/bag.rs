@@ -63,7 +63,12 @@ impl Call {
     pub(super) fn is_distinct_fold(&self) -> bool {
         let indifferent = matches!(
             self.function,
-            Function::BoolAnd | Function::BoolOr | Function::BitAnd | Function::BitOr
+            Function::BoolAnd
+                | Function::BoolOr
+                | Function::BitAnd
+                | Function::BitOr
+                | Function::LeastSoFar
+                | Function::GreatestSoFar
         );
         self.distinct == Distinct::Yes && !self.arguments.is_empty() && !indifferent
     }

@@ -80,6 +80,9 @@ pub(super) fn fold_of(call: &Call, arguments: &[DataType]) -> Result<Option<Box<
     Ok(Some(match call.function {
         Function::Count | Function::RegrCount => Box::new(Count::default()),
         Function::Sum | Function::Avg => super::sum::fold_of(call.function, &arguments[0], &output)?,
+        Function::LeastSoFar | Function::GreatestSoFar => {
+            super::extreme::fold_of(call.function, &arguments[0], &output)?
+        }
         Function::BoolAnd | Function::BoolOr => Box::new(Truths {
             function: call.function,
             trues: Vec::new(),

@@ -9,6 +9,7 @@
 mod bag;
 mod decimal;
 mod exact;
+mod extreme;
 mod fold;
 mod moments;
 pub(super) mod moving;
@@ -74,6 +75,10 @@ pub enum Function {
     Min,
     /// The greatest.
     Max,
+    /// `Min` of input that is proven to only grow.
+    LeastSoFar,
+    /// `Max` of input that is proven to only grow.
+    GreatestSoFar,
     /// Whether all are true.
     BoolAnd,
     /// Whether one is true.

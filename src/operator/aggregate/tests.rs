@@ -264,3 +264,31 @@ fn means_have_postgresqls_digits() {
         assert_eq!(shown, wanted[..digits.find('.').expect("a point") + 37].to_owned(), "{place}");
     }
 }
+
+#[test]
+fn extremes_of_growing_input_need_no_values() {
+    let spec = Aggregate {
+        keys: vec![],
+        calls: vec![
+            call(Function::LeastSoFar, &[0], DataType::Utf8),
+            call(Function::GreatestSoFar, &[1], DataType::Int32),
+            call(Function::GreatestSoFar, &[0], DataType::Utf8),
+        ],
+    };
+    assert_eq!(spec.tables().len(), 1);
+    let law = Law { spec: &spec, inputs: vec![schema_of(&[DataType::Utf8, DataType::Int32])], oracle: &|_| Vec::new() };
+    let mut bench = Bench::new(&law, 1);
+    let steps: [(&[&str], &[&str]); 4] = [
+        (&["m", "-"], &["m", "-", "m"]),
+        (&["-", "3"], &["m", "3", "m"]),
+        (&["a", "-7"], &["a", "3", "m"]),
+        (&["z", "9"], &["a", "9", "z"]),
+    ];
+    for (step, shown) in steps {
+        let out = bench.try_step(&[one(step, 1)]).expect("the step succeeds");
+        assert_eq!(out.last(), Some(&(row(shown), 1)));
+    }
+    let out = bench.try_step(&[one(&["b", "1"], 1)]).expect("the step succeeds");
+    assert!(out.is_empty(), "nothing changed: {out:?}");
+    assert!(bench.try_step(&[one(&["z", "9"], -1)]).is_err());
+}

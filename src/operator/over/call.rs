@@ -28,6 +28,7 @@ pub(super) type Failure = (usize, Error);
 
 impl Computed {
     pub(super) fn new(call: &OverCall, input: &SchemaRef) -> Result<Self> {
+        call.frame.check()?;
         let moving = match call.function {
             OverFunction::Aggregate(function) => {
                 Some(Moving::new(function, &call.arguments, call.filter, &call.field, input)?)

@@ -4,6 +4,18 @@ use super::{Bound, Exclusion, Frame, FrameUnit};
 use crate::error::{Error, Result};
 use std::ops::Range;
 
+impl Frame {
+    /// Refuses bounds that do not go with the unit.
+    pub(super) fn check(&self) -> Result<()> {
+        let fits = |bound: Bound| match bound {
+            Bound::Preceding(_) | Bound::Following(_) => self.unit != FrameUnit::Range,
+            Bound::Value(_) => self.unit == FrameUnit::Range,
+            _ => true,
+        };
+        if fits(self.start) && fits(self.end) { Ok(()) } else { Err(no_such_frame()) }
+    }
+}
+
 /// The rows of a partition in their order, and which of them are peers.
 pub(super) struct Peers {
     /// The first row of each peer group.

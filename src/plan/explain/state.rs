@@ -191,7 +191,10 @@ fn kept(node: &Node, named: &dyn Fn(&[usize]) -> String, largest: Size) -> Kept 
 /// Whether a group's state is more than a few numbers.
 fn keeps_values(aggregate: &Aggregate) -> bool {
     aggregate.calls.iter().any(|call| {
-        let counts = matches!(call.function, Function::Count | Function::Sum | Function::Avg);
+        let counts = matches!(
+            call.function,
+            Function::Count | Function::Sum | Function::Avg | Function::LeastSoFar | Function::GreatestSoFar
+        );
         !counts || call.distinct == crate::operator::aggregate::Distinct::Yes
     })
 }

@@ -7,6 +7,7 @@
 mod distinct;
 mod filter;
 mod fuse;
+mod growing;
 mod prune;
 
 use super::{NodeId, Plan};
@@ -39,6 +40,11 @@ pub const RULES: &[Rule] = &[
         name: "distinct of distinct",
         summary: "Rows that are never there twice need not be made distinct.",
         apply: distinct::apply,
+    },
+    Rule {
+        name: "keep no values",
+        summary: "The least and the greatest value of rows that are only ever added need no other value than the result.",
+        apply: growing::apply,
     },
     Rule {
         name: "prune columns",

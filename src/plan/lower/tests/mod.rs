@@ -81,34 +81,44 @@ fn shown(sql: &str) -> String {
 
 /// Compares a file's plans with those that its queries have now.
 ///
-/// A file is queries, each ended by a semicolon at the end of a line, each followed by its plan and an empty line.
+/// A file is queries, each ended by a semicolon at the end of a line, each followed by its plan and an empty line. Of a
+/// query whose plan is not recorded yet, it is only asked that planning it breaks no invariant.
 fn check(file: &str) {
     let path = format!("{}/src/plan/lower/tests/{file}", env!("CARGO_MANIFEST_DIR"));
-    let before = std::fs::read_to_string(&path).unwrap();
+    let is_writing = std::env::var("GOLDEN").is_ok_and(|mode| mode == "write");
     let mut after = String::new();
+    for (query, recorded) in entries(&std::fs::read_to_string(&path).unwrap()) {
+        let plan = shown(query.trim_end().trim_end_matches(';'));
+        assert!(!plan.starts_with("XX000"), "{file}: {query}{plan}");
+        assert!(is_writing || recorded.is_empty() || recorded == plan, "{file}: {query}was:\n{recorded}is:\n{plan}");
+        write!(after, "{query}{plan}\n").unwrap();
+    }
+    if is_writing {
+        std::fs::write(&path, &after).unwrap();
+    }
+}
+
+/// The queries of a file, each with its recorded plan, which may be empty.
+fn entries(text: &str) -> Vec<(String, String)> {
+    let mut entries: Vec<(String, String)> = Vec::new();
     let mut query = String::new();
     let mut is_plan = false;
-    for line in before.lines() {
-        if is_plan {
-            is_plan = !line.is_empty();
-            continue;
+    for line in text.lines() {
+        if is_plan && line.is_empty() {
+            is_plan = false;
+        } else if is_plan {
+            if let Some((_, plan)) = entries.last_mut() {
+                writeln!(plan, "{line}").unwrap();
+            }
+        } else {
+            writeln!(query, "{line}").unwrap();
+            if line.ends_with(';') {
+                entries.push((std::mem::take(&mut query), String::new()));
+                is_plan = true;
+            }
         }
-        writeln!(query, "{line}").unwrap();
-        if let Some(sql) = query.trim_end().strip_suffix(';') {
-            write!(after, "{query}{}\n", shown(sql)).unwrap();
-            query.clear();
-            is_plan = true;
-        }
     }
-    after.push_str(&query);
-    if std::env::var("GOLDEN").is_ok_and(|mode| mode == "write") {
-        std::fs::write(&path, &after).unwrap();
-        return;
-    }
-    for (index, (old, new)) in before.lines().zip(after.lines()).enumerate() {
-        assert_eq!(old, new, "{file}, line {}", index + 1);
-    }
-    assert_eq!(before, after, "{file}");
+    entries
 }
 
 #[test]

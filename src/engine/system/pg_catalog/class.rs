@@ -37,7 +37,7 @@ fn class(sheet: &mut Sheet, class: Class<'_>) {
         ("relnatts", class.columns.into()),
         ("relhasrules", class.ruled.into()),
         ("relispopulated", class.populated.into()),
-        ("relreplident", if class.letter == "r" { "d" } else { "n" }.into()),
+        ("relreplident", if matches!(class.letter, "r" | "m") { "d" } else { "n" }.into()),
         ("reloptions", class.options.map_or(Cell::Null, Cell::Texts)),
     ]);
 }

@@ -131,10 +131,7 @@ impl Config {
             ));
         }
         if self.memory_limit_bytes < MEMORY_LIMIT_BYTES_MIN {
-            return Err(Error::semantic(
-                "22023",
-                "the memory limit must be at least 64MiB",
-            ));
+            return Err(Error::semantic("22023", "the memory limit must be at least 64MiB"));
         }
         Ok(())
     }

@@ -52,8 +52,7 @@ const FLIGHTS: &[u8] = include_bytes!("../benches/data/flights/flights.csv.gz");
 /// The file of flights below `directory`, written there first if it is not there.
 pub fn unpack(directory: &Path) -> Result<PathBuf> {
     let place = directory.join("flights").join("flights.csv.gz");
-    let is_there =
-        fs::metadata(&place).is_ok_and(|metadata| metadata.len() == FLIGHTS.len() as u64);
+    let is_there = fs::metadata(&place).is_ok_and(|metadata| metadata.len() == FLIGHTS.len() as u64);
     if is_there {
         return Ok(place);
     }
@@ -65,12 +64,7 @@ pub fn unpack(directory: &Path) -> Result<PathBuf> {
         file.sync_all()?;
         fs::rename(&aside, &place)
     };
-    write().map_err(|error| {
-        Error::io(format!(
-            "could not write file \"{}\": {error}",
-            place.display()
-        ))
-    })?;
+    write().map_err(|error| Error::io(format!("could not write file \"{}\": {error}", place.display())))?;
     Ok(place)
 }
 
@@ -107,12 +101,7 @@ mod tests {
     fn the_statements_are_filled_in() {
         let sql = sql(Path::new("/it's/flights.csv.gz"), 250);
         assert!(sql.contains("path = '/it''s/flights.csv.gz'") && sql.contains("rate = '250'"));
-        assert!(
-            !sql.split("CREATE TABLE airlines")
-                .last()
-                .unwrap()
-                .contains(['{', '}'])
-        );
+        assert!(!sql.split("CREATE TABLE airlines").last().unwrap().contains(['{', '}']));
         for table in TABLES {
             assert!(sql.contains(&format!("CREATE TABLE {} (", table.name)));
         }

@@ -90,11 +90,7 @@ impl Error {
 
     /// A cancelled statement (`57014`).
     pub fn cancelled() -> Self {
-        Self::new(
-            Kind::Cancelled,
-            "57014",
-            "canceling statement due to user request",
-        )
+        Self::new(Kind::Cancelled, "57014", "canceling statement due to user request")
     }
 
     /// A failure of something outside (`58000` and relatives).

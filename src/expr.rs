@@ -11,8 +11,8 @@ use arrow::array::{Array, ArrayRef, BooleanArray, new_null_array};
 use arrow::compute::concat;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::metadata::FieldMetadata;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{Column, DFSchema, DataFusionError, ScalarValue};
 use datafusion::execution::context::ExecutionProps;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
@@ -44,7 +44,10 @@ impl Expression {
             })
             .data()
             .map_err(from_datafusion)?;
-        Ok(Self { expr: bound, field: strip_name(&field) })
+        Ok(Self {
+            expr: bound,
+            field: strip_name(&field),
+        })
     }
 
     /// The expression that is the column at `index`.
@@ -113,7 +116,10 @@ impl Expression {
             })
             .data()
             .unwrap_or_else(|_| self.expr.clone());
-        Self { expr, field: self.field.clone() }
+        Self {
+            expr,
+            field: self.field.clone(),
+        }
     }
 
     /// The same expression with each column replaced by an expression: `self` after `inputs`.
@@ -136,7 +142,10 @@ impl Expression {
             })
             .data()
             .unwrap_or_else(|_| self.expr.clone());
-        Self { expr, field: self.field.clone() }
+        Self {
+            expr,
+            field: self.field.clone(),
+        }
     }
 
     /// The fields of a struct, each an expression of its own.
@@ -147,7 +156,10 @@ impl Expression {
         Ok(fields
             .iter()
             .map(|field| Self {
-                expr: datafusion::functions::core::expr_ext::FieldAccessor::field(self.expr.clone(), field.name().as_str()),
+                expr: datafusion::functions::core::expr_ext::FieldAccessor::field(
+                    self.expr.clone(),
+                    field.name().as_str(),
+                ),
                 field: strip_name(field),
             })
             .collect())
@@ -170,7 +182,10 @@ impl Expression {
     /// The constant of that value; the field says its type, which the value's must be.
     pub fn literal(value: ScalarValue, field: &Field) -> Self {
         Self {
-            expr: Expr::Literal(value, Some(FieldMetadata::from(field)).filter(|metadata| !metadata.is_empty())),
+            expr: Expr::Literal(
+                value,
+                Some(FieldMetadata::from(field)).filter(|metadata| !metadata.is_empty()),
+            ),
             field: strip_name(&Arc::new(field.clone())),
         }
     }
@@ -185,7 +200,10 @@ impl Expression {
     #[must_use]
     pub fn cast(self, field: &Field) -> Self {
         if self.field.data_type() == field.data_type() {
-            return Self { expr: self.expr, field: strip_name(&Arc::new(field.clone())) };
+            return Self {
+                expr: self.expr,
+                field: strip_name(&Arc::new(field.clone())),
+            };
         }
         Self {
             expr: Expr::Cast(Cast::new(Box::new(self.expr), field.data_type().clone())),
@@ -197,7 +215,10 @@ impl Expression {
     pub fn conjuncts(&self) -> Vec<Self> {
         split_conjunction(&self.expr)
             .into_iter()
-            .map(|expr| Self { expr: expr.clone(), field: self.field.clone() })
+            .map(|expr| Self {
+                expr: expr.clone(),
+                field: self.field.clone(),
+            })
             .collect()
     }
 
@@ -211,9 +232,7 @@ impl Expression {
 
     /// Whether there may be a row for which it fails. Where nothing is known it says yes.
     pub fn can_fail(&self) -> bool {
-        self.expr
-            .exists(|node| Ok(!never_fails(node)))
-            .unwrap_or(true)
+        self.expr.exists(|node| Ok(!never_fails(node))).unwrap_or(true)
     }
 
     /// If it compares a column with an integer: the column, how, and the integer.
@@ -249,7 +268,9 @@ impl Expression {
             }),
             _ => Ok(Transformed::no(node)),
         });
-        named.data().map_or_else(|_| self.to_string(), |expr| expr.human_display().to_string())
+        named
+            .data()
+            .map_or_else(|_| self.to_string(), |expr| expr.human_display().to_string())
     }
 
     /// Makes it ready to run over batches of the input's schema.
@@ -386,10 +407,38 @@ fn find_own(error: &DataFusionError) -> Option<Error> {
 
 /// Functions that give a value for every argument of their types.
 const NEVER_FAIL: &[&str] = &[
-    "float_key", "interval_key", "has_window", "tumble_start", "tumble_end", "hop_starts", "hop_end",
-    "cumulate_windows", "coalesce", "nullif", "greatest", "least", "lower", "upper", "concat", "concat_ws",
-    "starts_with", "get_field", "length", "char_length", "character_length", "octet_length", "md5", "sha256", "trim",
-    "btrim", "ltrim", "rtrim", "replace", "strpos", "position", "now",
+    "float_key",
+    "interval_key",
+    "has_window",
+    "tumble_start",
+    "tumble_end",
+    "hop_starts",
+    "hop_end",
+    "cumulate_windows",
+    "coalesce",
+    "nullif",
+    "greatest",
+    "least",
+    "lower",
+    "upper",
+    "concat",
+    "concat_ws",
+    "starts_with",
+    "get_field",
+    "length",
+    "char_length",
+    "character_length",
+    "octet_length",
+    "md5",
+    "sha256",
+    "trim",
+    "btrim",
+    "ltrim",
+    "rtrim",
+    "replace",
+    "strpos",
+    "position",
+    "now",
 ];
 
 /// Whether a node of an expression gives a value whatever its parts give.
@@ -460,7 +509,13 @@ pub fn positional_schema(schema: &SchemaRef) -> SchemaRef {
         .fields()
         .iter()
         .enumerate()
-        .map(|(index, field)| field.as_ref().clone().with_name(format!("#{index}")).with_nullable(true))
+        .map(|(index, field)| {
+            field
+                .as_ref()
+                .clone()
+                .with_name(format!("#{index}"))
+                .with_nullable(true)
+        })
         .collect();
     Arc::new(Schema::new(fields))
 }

@@ -5,8 +5,8 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use headwater::config::{
-    Authentication, Config, DATA_DIR_DEFAULT, HTTP_LISTEN_DEFAULT, LISTEN_DEFAULT,
-    MEMORY_LIMIT_DEFAULT, Tls, parse_bytes,
+    Authentication, Config, DATA_DIR_DEFAULT, HTTP_LISTEN_DEFAULT, LISTEN_DEFAULT, MEMORY_LIMIT_DEFAULT, Tls,
+    parse_bytes,
 };
 use headwater::demo;
 use headwater::engine::Engine;
@@ -274,9 +274,8 @@ fn is_empty(directory: &Path) -> bool {
 }
 
 async fn run_init(engine: &Engine, file: &Path) -> Result<()> {
-    let text = std::fs::read_to_string(file).map_err(|error| {
-        Error::external("58P01", format!("cannot read {}: {error}", file.display()))
-    })?;
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| Error::external("58P01", format!("cannot read {}: {error}", file.display())))?;
     Script::open(engine)?
         .run(&text, &mut Nothing)
         .await

@@ -99,8 +99,7 @@ impl Verifier {
 
     fn derive(password: &str, salt: Vec<u8>, iterations: NonZeroU32) -> Self {
         // A password that SASLprep refuses is used as it is, as in PostgreSQL.
-        let prepared =
-            stringprep::saslprep(password).unwrap_or(std::borrow::Cow::Borrowed(password));
+        let prepared = stringprep::saslprep(password).unwrap_or(std::borrow::Cow::Borrowed(password));
         let mut salted = [0; KEY_BYTES];
         pbkdf2::derive(
             pbkdf2::PBKDF2_HMAC_SHA256,
@@ -142,17 +141,14 @@ impl Exchange {
         Self::start_with_nonce(verifier, client_first, &BASE64.encode(random))
     }
 
-    fn start_with_nonce(
-        verifier: Verifier,
-        client_first: &str,
-        server_nonce: &str,
-    ) -> Result<(Self, String)> {
+    fn start_with_nonce(verifier: Verifier, client_first: &str, server_nonce: &str) -> Result<(Self, String)> {
         let mut parts = client_first.splitn(3, ',');
         let (binding, identity) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
         let bare = parts.next().ok_or_else(malformed)?;
         if !matches!(binding, "n" | "y") {
-            return Err(Error::semantic("08P01", "malformed SCRAM message")
-                .with_detail("Channel binding was not offered."));
+            return Err(
+                Error::semantic("08P01", "malformed SCRAM message").with_detail("Channel binding was not offered.")
+            );
         }
         let client_nonce = bare
             .split(',')
@@ -188,10 +184,7 @@ impl Exchange {
         {
             return Err(malformed());
         }
-        let message = format!(
-            "{},{},{without_proof}",
-            self.client_first_bare, self.server_first
-        );
+        let message = format!("{},{},{without_proof}", self.client_first_bare, self.server_first);
         let signature = sign(&self.verifier.stored_key, message.as_bytes());
         let client_key: Vec<u8> = proof.iter().zip(&signature).map(|(a, b)| a ^ b).collect();
         let stored_key = digest::digest(&digest::SHA256, &client_key);

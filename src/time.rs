@@ -41,9 +41,7 @@ impl Clock {
     pub fn now(&self) -> Timestamp {
         match self {
             Self::System => {
-                let since = SystemTime::now()
-                    .duration_since(UNIX_EPOCH)
-                    .unwrap_or_default();
+                let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
             }
             Self::Manual(micros) => Timestamp(micros.load(Ordering::SeqCst)),

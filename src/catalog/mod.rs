@@ -177,9 +177,7 @@ impl Catalog {
 
     /// The relation of that name in the first schema of the path that has one.
     pub fn resolve(&self, search_path: &[String], name: &str) -> Option<&Arc<Relation>> {
-        search_path
-            .iter()
-            .find_map(|schema| self.find(schema, name))
+        search_path.iter().find_map(|schema| self.find(schema, name))
     }
 
     /// The relations that read `id` directly.

@@ -27,11 +27,7 @@ struct Blackhole {
 }
 
 fn open(_options: &Options<'_>, request: &SinkRequest<'_>) -> Result<Box<dyn SinkWriter>> {
-    let flushed: Counted = request
-        .position
-        .map(Position::read)
-        .transpose()?
-        .unwrap_or_default();
+    let flushed: Counted = request.position.map(Position::read).transpose()?.unwrap_or_default();
     Ok(Box::new(Blackhole {
         written: flushed,
         flushed,

@@ -53,11 +53,7 @@ impl RowDecoder {
             None => None,
             Some(text) => match push_text(&definition.kind, builder, text) {
                 Ok(()) => return,
-                Err(error) => Some(format!(
-                    "column \"{}\": {}",
-                    definition.name,
-                    error.message()
-                )),
+                Err(error) => Some(format!("column \"{}\": {}", definition.name, error.message())),
             },
         };
         builder.push_null();
@@ -84,11 +80,7 @@ impl RowDecoder {
     /// The rows since the last call that did not fail.
     pub(super) fn finish(&mut self) -> Result<Batch> {
         let rows = std::mem::take(&mut self.rows);
-        let arrays = self
-            .columns
-            .iter_mut()
-            .map(|(_, builder)| builder.finish())
-            .collect();
+        let arrays = self.columns.iter_mut().map(|(_, builder)| builder.finish()).collect();
         if self.failed.is_empty() {
             return Ok(Batch::inserts(batch_of(self.schema.clone(), arrays, rows)?));
         }
@@ -130,17 +122,10 @@ fn push_text(kind: &Type, builder: &mut ColumnBuilder, text: &[u8]) -> Result<()
 /// Bytes as PostgreSQL's text: UTF-8 without NUL.
 fn utf8(bytes: &[u8]) -> Result<&str> {
     let invalid = |bytes: &[u8]| {
-        let shown: Vec<String> = bytes
-            .iter()
-            .take(4)
-            .map(|byte| format!("0x{byte:02x}"))
-            .collect();
+        let shown: Vec<String> = bytes.iter().take(4).map(|byte| format!("0x{byte:02x}")).collect();
         Error::semantic(
             "22021",
-            format!(
-                "invalid byte sequence for encoding \"UTF8\": {}",
-                shown.join(" ")
-            ),
+            format!("invalid byte sequence for encoding \"UTF8\": {}", shown.join(" ")),
         )
     };
     let text = std::str::from_utf8(bytes).map_err(|error| {

@@ -56,18 +56,12 @@ struct Mark {
 }
 
 /// Opens or makes the file that the options name.
-pub(super) fn open(
-    options: &Options<'_>,
-    request: &SinkRequest<'_>,
-) -> Result<Box<dyn SinkWriter>> {
+pub(super) fn open(options: &Options<'_>, request: &SinkRequest<'_>) -> Result<Box<dyn SinkWriter>> {
     let path = options.text("path");
     let lower = path.to_ascii_lowercase();
     if lower.ends_with(".gz") || lower.ends_with(".zst") {
-        return Err(
-            Error::unsupported("compressed file sinks are not supported").with_hint(
-                "Give the file an ending other than .gz and .zst; Parquet compresses by itself.",
-            ),
-        );
+        return Err(Error::unsupported("compressed file sinks are not supported")
+            .with_hint("Give the file an ending other than .gz and .zst; Parquet compresses by itself."));
     }
     let format = Format::of(options)?;
     let content = if options.flag("append_only")? {
@@ -85,12 +79,7 @@ pub(super) fn open(
         Format::Parquet => Ok(Box::new(Parts::open(path, changes, mark)?)),
         Format::Csv => {
             let form = CsvForm::of(options)?;
-            Ok(Box::new(Text::open(
-                path,
-                Encoder::csv(form),
-                changes,
-                mark,
-            )?))
+            Ok(Box::new(Text::open(path, Encoder::csv(form), changes, mark)?))
         }
         Format::Json => Ok(Box::new(Text::open(path, Encoder::json(), changes, mark)?)),
     }
@@ -115,20 +104,17 @@ impl Changes {
 
     /// The batch as it is to be written: for [`Content::Rows`], each row as often as its weight says.
     fn unfold(&self, batch: &Batch) -> Result<Batch> {
-        if self.content == Content::Changes
-            || (0..batch.len()).all(|row| batch.weights.at(row) == 1)
-        {
+        if self.content == Content::Changes || (0..batch.len()).all(|row| batch.weights.at(row) == 1) {
             return Ok(batch.clone());
         }
         let mut indices = Vec::with_capacity(batch.len());
         for row in 0..batch.len() {
             let weight = batch.weights.at(row);
             if weight < 0 {
-                return Err(Error::semantic(
-                    "55000",
-                    "a row was taken back from an append-only sink",
-                )
-                .with_hint("Create the sink without append_only."));
+                return Err(
+                    Error::semantic("55000", "a row was taken back from an append-only sink")
+                        .with_hint("Create the sink without append_only."),
+                );
             }
             indices.extend(std::iter::repeat_n(row as u32, weight as usize));
         }
@@ -157,9 +143,7 @@ impl Output {
 
     fn sync(&mut self) -> Result<u64> {
         self.drain()?;
-        self.file
-            .sync_data()
-            .map_err(|error| write_error(&self.path, &error))?;
+        self.file.sync_data().map_err(|error| write_error(&self.path, &error))?;
         Ok(self.written)
     }
 }
@@ -206,9 +190,9 @@ impl SinkWriter for Text {
         }
         for batch in &delta.batches {
             let batch = self.changes.unfold(batch)?;
-            let mut lines =
-                self.encoder
-                    .lines(&self.changes.columns, self.changes.content, epoch, &batch)?;
+            let mut lines = self
+                .encoder
+                .lines(&self.changes.columns, self.changes.content, epoch, &batch)?;
             for row in 0..batch.len() {
                 lines.write(row, &mut self.output.waiting);
                 if self.output.waiting.len() >= WRITE_BYTES {
@@ -273,10 +257,8 @@ impl Parts {
     fn part(&mut self) -> Result<&mut ArrowWriter<File>> {
         if self.part.is_none() {
             let path = self.aside();
-            let file =
-                File::create(&path).map_err(|error| open_error(&path.to_string_lossy(), &error))?;
-            let compression =
-                parquet::basic::Compression::ZSTD(parquet::basic::ZstdLevel::default());
+            let file = File::create(&path).map_err(|error| open_error(&path.to_string_lossy(), &error))?;
+            let compression = parquet::basic::Compression::ZSTD(parquet::basic::ZstdLevel::default());
             let properties = parquet::file::properties::WriterProperties::builder()
                 .set_compression(compression)
                 .build();
@@ -296,9 +278,7 @@ impl SinkWriter for Parts {
             let batch = self.changes.unfold(batch)?;
             let rows = part_rows(&self.changes, epoch, &batch, &self.schema)?;
             let path = self.aside();
-            self.part()?
-                .write(&rows)
-                .map_err(|error| part_error(&path, &error))?;
+            self.part()?.write(&rows).map_err(|error| part_error(&path, &error))?;
             self.rows += batch.len() as u64;
         }
         Ok(())
@@ -307,9 +287,7 @@ impl SinkWriter for Parts {
     fn flush(&mut self) -> Result<Position> {
         if let Some(part) = self.part.take() {
             let aside = self.aside();
-            let file = part
-                .into_inner()
-                .map_err(|error| part_error(&aside, &error))?;
+            let file = part.into_inner().map_err(|error| part_error(&aside, &error))?;
             let place = self.directory.join(part_name(self.durable.length + 1));
             let done = file
                 .sync_all()
@@ -373,12 +351,7 @@ fn part_schema(columns: &[Column], content: Content) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-fn part_rows(
-    changes: &Changes,
-    epoch: u64,
-    batch: &Batch,
-    schema: &SchemaRef,
-) -> Result<RecordBatch> {
+fn part_rows(changes: &Changes, epoch: u64, batch: &Batch, schema: &SchemaRef) -> Result<RecordBatch> {
     let mut arrays: Vec<ArrayRef> = Vec::with_capacity(schema.fields().len());
     if changes.content == Content::Changes {
         arrays.push(Arc::new(Int64Array::from_value(epoch as i64, batch.len())));
@@ -388,11 +361,7 @@ fn part_rows(
     }
     for (column, array) in changes.columns.iter().zip(batch.rows.columns()) {
         if is_text_in_parquet(&column.kind) {
-            arrays.push(Arc::new(column_to_text(
-                &column.kind,
-                array,
-                &Settings::default(),
-            )?));
+            arrays.push(Arc::new(column_to_text(&column.kind, array, &Settings::default())?));
         } else {
             arrays.push(array.clone());
         }
@@ -442,8 +411,7 @@ fn create_directory(path: &Path) -> Result<()> {
 /// Removes the parts after the `count`th, all of which must be there.
 fn keep_parts(directory: &Path, count: u64) -> Result<()> {
     let failed = |error: io::Error| write_error(directory, &error);
-    if (1..=count).any(|number| !directory.join(part_name(number)).is_file()) || !directory.is_dir()
-    {
+    if (1..=count).any(|number| !directory.join(part_name(number)).is_file()) || !directory.is_dir() {
         return Err(changed(directory));
     }
     for number in count + 1.. {
@@ -478,20 +446,14 @@ fn sync_directory(path: &Path) -> io::Result<()> {
 }
 
 fn exists(path: &Path) -> Error {
-    Error::external(
-        "58P02",
-        format!("file \"{}\" already exists", path.display()),
-    )
-    .with_hint("A sink starts a new file: choose another path, or move what is there away.")
+    Error::external("58P02", format!("file \"{}\" already exists", path.display()))
+        .with_hint("A sink starts a new file: choose another path, or move what is there away.")
 }
 
 fn changed(path: &Path) -> Error {
     Error::external(
         "58000",
-        format!(
-            "file \"{}\" is shorter than what the sink has written",
-            path.display()
-        ),
+        format!("file \"{}\" is shorter than what the sink has written", path.display()),
     )
     .with_hint("Put the file back, or drop the sink and create it again.")
 }
@@ -505,10 +467,7 @@ fn write_error(path: &Path, error: &io::Error) -> Error {
 }
 
 fn part_error(path: &Path, error: &parquet::errors::ParquetError) -> Error {
-    Error::io(format!(
-        "could not write file \"{}\": {error}",
-        path.display()
-    ))
+    Error::io(format!("could not write file \"{}\": {error}", path.display()))
 }
 
 impl CsvForm {

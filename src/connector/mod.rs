@@ -66,9 +66,8 @@ impl Position {
 
     /// What [`Position::of`] was given.
     fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T> {
-        serde_json::from_slice(&self.0).map_err(|error| {
-            Error::corrupt(format!("a connector's position cannot be read: {error}"))
-        })
+        serde_json::from_slice(&self.0)
+            .map_err(|error| Error::corrupt(format!("a connector's position cannot be read: {error}")))
     }
 }
 
@@ -195,23 +194,15 @@ pub const CONNECTORS: &[Connector] = &[file::CONNECTOR, nexmark::CONNECTOR, blac
 /// Opens a source. Reports unknown, missing and wrong options with the list of the known ones.
 pub fn open_source(request: &SourceRequest<'_>) -> Result<Box<dyn Source>> {
     let connector = find(request.options, Role::Source)?;
-    let open = connector
-        .source
-        .expect("find returns connectors of the role");
-    open(
-        &Options::check(connector, Role::Source, request.options)?,
-        request,
-    )
+    let open = connector.source.expect("find returns connectors of the role");
+    open(&Options::check(connector, Role::Source, request.options)?, request)
 }
 
 /// Opens a sink. Reports unknown, missing and wrong options with the list of the known ones.
 pub fn open_sink(request: &SinkRequest<'_>) -> Result<Box<dyn SinkWriter>> {
     let connector = find(request.options, Role::Sink)?;
     let open = connector.sink.expect("find returns connectors of the role");
-    open(
-        &Options::check(connector, Role::Sink, request.options)?,
-        request,
-    )
+    open(&Options::check(connector, Role::Sink, request.options)?, request)
 }
 
 /// The connector that the options name.
@@ -220,16 +211,8 @@ fn find(options: &BTreeMap<String, String>, role: Role) -> Result<&'static Conne
         Role::Source => connector.source.is_some(),
         Role::Sink => connector.sink.is_some(),
     };
-    let known: Vec<&str> = CONNECTORS
-        .iter()
-        .filter(fits)
-        .map(|connector| connector.name)
-        .collect();
-    let hint = format!(
-        "The connectors for a {} are: {}.",
-        role.noun(),
-        known.join(", ")
-    );
+    let known: Vec<&str> = CONNECTORS.iter().filter(fits).map(|connector| connector.name).collect();
+    let hint = format!("The connectors for a {} are: {}.", role.noun(), known.join(", "));
     let Some(name) = options.get(options::CONNECTOR_KEY) else {
         return Err(Error::syntax("option \"connector\" is missing").with_hint(hint));
     };
@@ -244,9 +227,7 @@ fn find(options: &BTreeMap<String, String>, role: Role) -> Result<&'static Conne
             role.noun()
         ))
         .with_hint(hint)),
-        None => Err(
-            Error::unsupported(format!("connector \"{name}\" is not supported")).with_hint(hint),
-        ),
+        None => Err(Error::unsupported(format!("connector \"{name}\" is not supported")).with_hint(hint)),
     }
 }
 
@@ -263,9 +244,7 @@ fn delivered<'a>(request: &SourceRequest<'a>) -> Result<Vec<&'a Column>> {
             .iter()
             .map(|index| all.get(*index).copied())
             .collect::<Option<Vec<_>>>()
-            .ok_or_else(|| {
-                Error::internal("a projection names a column that the stream does not have")
-            }),
+            .ok_or_else(|| Error::internal("a projection names a column that the stream does not have")),
     }
 }
 
@@ -333,9 +312,7 @@ mod tests {
             position: None,
             projection: None,
         };
-        open_source(&request)
-            .err()
-            .expect("these options are wrong")
+        open_source(&request).err().expect("these options are wrong")
     }
 
     #[test]
@@ -345,10 +322,7 @@ mod tests {
             (error.code(), error.message()),
             ("42601", "option \"connector\" is missing")
         );
-        assert_eq!(
-            error.hint(),
-            Some("The connectors for a source are: file, nexmark.")
-        );
+        assert_eq!(error.hint(), Some("The connectors for a source are: file, nexmark."));
 
         let error = source_error(&[("connector", "kafka")]);
         assert_eq!(
@@ -357,10 +331,7 @@ mod tests {
         );
 
         let error = source_error(&[("connector", "blackhole")]);
-        assert_eq!(
-            error.message(),
-            "connector \"blackhole\" cannot be used for a source"
-        );
+        assert_eq!(error.message(), "connector \"blackhole\" cannot be used for a source");
 
         let error = source_error(&[("connector", "file"), ("path", "x"), ("pth", "y")]);
         assert_eq!(
@@ -388,11 +359,7 @@ mod tests {
 
         let error = source_error(&[("connector", "file"), ("path", "x.csv"), ("rate", "fast")]);
         assert_eq!(error.code(), "22023");
-        let error = source_error(&[
-            ("connector", "file"),
-            ("path", "x.csv"),
-            ("append_only", "true"),
-        ]);
+        let error = source_error(&[("connector", "file"), ("path", "x.csv"), ("append_only", "true")]);
         assert_eq!(
             error.message(),
             "option \"append_only\" of connector \"file\" is for a sink"
@@ -405,11 +372,7 @@ mod tests {
         for connector in CONNECTORS {
             assert!(page.contains(&format!("connector = '{}'", connector.name)));
             for option in connector.options {
-                assert!(
-                    page.contains(&format!("| `{}` |", option.name)),
-                    "{}",
-                    option.name
-                );
+                assert!(page.contains(&format!("| `{}` |", option.name)), "{}", option.name);
             }
         }
         assert!(

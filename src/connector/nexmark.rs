@@ -28,11 +28,7 @@ pub(super) const CONNECTOR: Connector = Connector {
     sink: None,
 };
 
-const fn option(
-    name: &'static str,
-    default: Option<&'static str>,
-    doc: &'static str,
-) -> ConnectorOption {
+const fn option(name: &'static str, default: Option<&'static str>, doc: &'static str) -> ConnectorOption {
     ConnectorOption {
         name,
         default,
@@ -261,11 +257,8 @@ struct Random(u64);
 impl Random {
     fn new(seed: u64, event: u64, purpose: Content) -> Self {
         let purpose = (purpose as u64 + 1).wrapping_mul(0xD1B5_4A32_D192_ED03);
-        let mut random = Self(
-            seed.wrapping_mul(0xA24B_AED4_963E_E407)
-                ^ event.wrapping_mul(0x9FB2_1C65_1E98_DF25)
-                ^ purpose,
-        );
+        let mut random =
+            Self(seed.wrapping_mul(0xA24B_AED4_963E_E407) ^ event.wrapping_mul(0x9FB2_1C65_1E98_DF25) ^ purpose);
         random.next();
         random
     }
@@ -391,8 +384,7 @@ impl Settings {
 
     /// The events of one table among those at some places.
     fn events_of(&self, table: Table, places: Range<u64>) -> Vec<u64> {
-        let mut events =
-            Vec::with_capacity(((places.end - places.start) as usize).min(CHUNK_EVENTS as usize));
+        let mut events = Vec::with_capacity(((places.end - places.start) as usize).min(CHUNK_EVENTS as usize));
         events.extend(
             places
                 .map(|place| self.event_at(place))
@@ -419,8 +411,7 @@ impl Settings {
             Type::Timestamp(_) => {
                 let micros = events.iter().map(|event| match content {
                     Content::Expires => {
-                        let millis = 1 + Random::new(self.seed, *event, content)
-                            .below(self.auction_millis_max());
+                        let millis = 1 + Random::new(self.seed, *event, content).below(self.auction_millis_max());
                         self.micros(*event) + millis as i64 * 1000
                     }
                     _ => self.micros(*event),
@@ -463,18 +454,12 @@ impl Settings {
                     Ok(hot) => builder.append_value(&HOT_URLS[hot]),
                     Err(cold) => builder.append_value(&COLD_CHANNELS[cold].1),
                 },
-                Content::City => {
-                    builder.append_value(Random::new(self.seed, *event, content).pick(&CITIES))
-                }
-                Content::State => {
-                    builder.append_value(Random::new(self.seed, *event, content).pick(&STATES))
-                }
+                Content::City => builder.append_value(Random::new(self.seed, *event, content).pick(&CITIES)),
+                Content::State => builder.append_value(Random::new(self.seed, *event, content).pick(&STATES)),
                 _ => {
                     text.clear();
                     self.write_text(content, *event, &mut text);
-                    builder.append_value(
-                        std::str::from_utf8(&text).expect("the text is made of ASCII"),
-                    );
+                    builder.append_value(std::str::from_utf8(&text).expect("the text is made of ASCII"));
                 }
             }
         }
@@ -555,12 +540,7 @@ mod tests {
         options
     }
 
-    fn read(
-        table: Table,
-        options: &BTreeMap<String, String>,
-        rows_max: usize,
-        restarts: bool,
-    ) -> RecordBatch {
+    fn read(table: Table, options: &BTreeMap<String, String>, rows_max: usize, restarts: bool) -> RecordBatch {
         let columns = table.columns();
         let open = |position: Option<&Position>| {
             open_source(&SourceRequest {
@@ -583,8 +563,7 @@ mod tests {
             assert!(polled.delta.len() <= rows_max);
             batches.extend(polled.delta.batches.into_iter().map(|batch| batch.rows));
             if polled.state == SourceState::Finished {
-                return concat_batches(&schema_of(&columns.iter().collect::<Vec<_>>()), &batches)
-                    .unwrap();
+                return concat_batches(&schema_of(&columns.iter().collect::<Vec<_>>()), &batches).unwrap();
             }
             if restarts {
                 source = open(Some(&source.position()));
@@ -601,11 +580,7 @@ mod tests {
         };
         let whole = events(&settings, 0..1000);
         assert_eq!(
-            (
-                whole.person.num_rows(),
-                whole.auction.num_rows(),
-                whole.bid.num_rows()
-            ),
+            (whole.person.num_rows(), whole.auction.num_rows(), whole.bid.num_rows()),
             (20, 60, 920)
         );
         for (table, name, rows) in [
@@ -613,10 +588,7 @@ mod tests {
             (Table::Auction, "auction", whole.auction),
             (Table::Bid, "bid", whole.bid),
         ] {
-            let options = options(
-                name,
-                &[("events", "1000"), ("seed", "7"), ("out_of_order", "100")],
-            );
+            let options = options(name, &[("events", "1000"), ("seed", "7"), ("out_of_order", "100")]);
             assert_eq!(read(table, &options, 1 << 20, false), rows);
             assert_eq!(read(table, &options, 1, true), rows);
             assert_eq!(read(table, &options, 17, true), rows);
@@ -657,11 +629,7 @@ mod tests {
 
     #[test]
     fn values_have_the_published_shapes() {
-        let Events {
-            person,
-            auction,
-            bid,
-        } = events(&Settings::default(), 0..500_000);
+        let Events { person, auction, bid } = events(&Settings::default(), 0..500_000);
         let ids = person.column(0).as_primitive::<Int64Type>();
         assert_eq!((ids.value(0), ids.value(9_999)), (1000, 10_999));
         let ids = auction.column(0).as_primitive::<Int64Type>();
@@ -675,14 +643,8 @@ mod tests {
         assert!((0.74..0.77).contains(&hot(bid.column(1), |bidder| bidder % 100 == 1)));
         assert!((0.74..0.77).contains(&hot(auction.column(7), |seller| seller % 100 == 0)));
         assert!((0.49..0.51).contains(&hot(bid.column(2), |price| price < 100_000)));
-        assert_eq!(
-            hot(bid.column(2), |price| (100..=100_000_000).contains(&price)),
-            1.0
-        );
-        assert_eq!(
-            hot(auction.column(8), |category| (10..15).contains(&category)),
-            1.0
-        );
+        assert_eq!(hot(bid.column(2), |price| (100..=100_000_000).contains(&price)), 1.0);
+        assert_eq!(hot(auction.column(8), |category| (10..15).contains(&category)), 1.0);
 
         let mut channels: HashMap<&str, usize> = HashMap::new();
         for channel in bid.column(3).as_string::<i32>().iter().flatten() {
@@ -694,8 +656,7 @@ mod tests {
             let is_hot = HOT_CHANNELS.contains(&bid.column(3).as_string::<i32>().value(row));
             assert_eq!(url.value(row).contains("/aa/bb/"), is_hot);
             assert!(
-                url.value(row).starts_with("https://www.nexmark.com/")
-                    && url.value(row).contains("/item.htm?query=1")
+                url.value(row).starts_with("https://www.nexmark.com/") && url.value(row).contains("/item.htm?query=1")
             );
         }
         let (initial, reserve) = (
@@ -707,10 +668,7 @@ mod tests {
             auction.column(5).as_primitive::<TimestampMicrosecondType>(),
             auction.column(6).as_primitive::<TimestampMicrosecondType>(),
         );
-        assert!(
-            (0..30_000)
-                .all(|row| (1000..=33_000).contains(&(expires.value(row) - begin.value(row))))
-        );
+        assert!((0..30_000).all(|row| (1000..=33_000).contains(&(expires.value(row) - begin.value(row)))));
         let letters = bid.column(6).as_string::<i32>().value(0);
         assert!(letters.len() == 60 && letters.bytes().all(|byte| byte.is_ascii_lowercase()));
     }
@@ -736,10 +694,7 @@ mod tests {
                 bytes_max: 1 << 20,
             })
             .unwrap();
-        assert_eq!(
-            polled.delta.batches[0].rows.schema().field(0).name(),
-            "extra"
-        );
+        assert_eq!(polled.delta.batches[0].rows.schema().field(0).name(), "extra");
         columns[0].name = "x".to_owned();
         let error = open(&columns).err().unwrap();
         assert_eq!(error.code(), "42703");

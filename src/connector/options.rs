@@ -120,10 +120,7 @@ impl<'a> Options<'a> {
     /// The given value.
     pub fn given(&self, name: &str) -> Option<&'a str> {
         debug_assert!(
-            self.connector
-                .options
-                .iter()
-                .any(|option| option.name == name),
+            self.connector.options.iter().any(|option| option.name == name),
             "an option is read undeclared"
         );
         self.given.get(name).map(String::as_str)
@@ -132,11 +129,7 @@ impl<'a> Options<'a> {
     /// The value, or the declared default.
     pub fn text(&self, name: &str) -> &'a str {
         self.given(name).unwrap_or_else(|| {
-            let option = self
-                .connector
-                .options
-                .iter()
-                .find(|option| option.name == name);
+            let option = self.connector.options.iter().find(|option| option.name == name);
             option.and_then(|option| option.default).unwrap_or("")
         })
     }
@@ -146,10 +139,7 @@ impl<'a> Options<'a> {
         let Some(value) = self.given(name) else {
             return Ok(None);
         };
-        match choices
-            .iter()
-            .find(|(word, _)| word.eq_ignore_ascii_case(value))
-        {
+        match choices.iter().find(|(word, _)| word.eq_ignore_ascii_case(value)) {
             Some((_, choice)) => Ok(Some(*choice)),
             None => {
                 let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
@@ -204,10 +194,7 @@ impl<'a> Options<'a> {
     pub fn wrong(&self, name: &str, hint: &str) -> Error {
         Error::semantic(
             "22023",
-            format!(
-                "invalid value for option \"{name}\": \"{}\"",
-                self.text(name)
-            ),
+            format!("invalid value for option \"{name}\": \"{}\"", self.text(name)),
         )
         .with_hint(hint)
     }

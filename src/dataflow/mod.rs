@@ -137,7 +137,12 @@ impl Flow {
             Origin::Fresh => First::Yes,
             Origin::Stored => First::No,
         };
-        Ok(Self { nodes, root, options, first })
+        Ok(Self {
+            nodes,
+            root,
+            options,
+            first,
+        })
     }
 
     /// The relations that it reads.
@@ -191,7 +196,10 @@ impl Flow {
             }
             let idle = inputs.iter().all(Delta::is_empty)
                 && time.first == First::No
-                && !running.shards.iter().any(|shard| shard.due().is_some_and(|due| due <= time.clock));
+                && !running
+                    .shards
+                    .iter()
+                    .any(|shard| shard.due().is_some_and(|due| due <= time.clock));
             if !idle {
                 deltas[index] = Some(running.step(time, inputs, &self.options, faults)?);
             }

@@ -51,12 +51,7 @@ impl Shard {
 }
 
 /// The inputs of each shard.
-pub(super) fn split(
-    inputs: Vec<Delta>,
-    keys: &Keys,
-    schemas: &[SchemaRef],
-    shards: usize,
-) -> Result<Vec<Vec<Delta>>> {
+pub(super) fn split(inputs: Vec<Delta>, keys: &Keys, schemas: &[SchemaRef], shards: usize) -> Result<Vec<Vec<Delta>>> {
     if shards == 1 {
         return Ok(vec![inputs]);
     }
@@ -104,10 +99,16 @@ fn split_by_key(
     schema: &SchemaRef,
     parts: &mut [Vec<Delta>],
 ) -> Result<()> {
-    let types = columns.iter().map(|column| schema.field(*column).data_type().clone()).collect();
+    let types = columns
+        .iter()
+        .map(|column| schema.field(*column).data_type().clone())
+        .collect();
     let codec = KeyCodec::keys(types)?;
     for batch in &input.batches {
-        let keys: Vec<ArrayRef> = columns.iter().map(|column| batch.rows.column(*column).clone()).collect();
+        let keys: Vec<ArrayRef> = columns
+            .iter()
+            .map(|column| batch.rows.column(*column).clone())
+            .collect();
         let encoded = codec.encode(&keys, batch.len())?;
         let mut rows: Vec<Vec<u32>> = vec![Vec::new(); parts.len()];
         for (row, key) in encoded.iter().enumerate() {

@@ -11,7 +11,6 @@ use arrow::datatypes::{DataType, Float32Type, Float64Type, SchemaRef};
 use arrow::row::{OwnedRow, RowConverter, Rows, SortField};
 use std::sync::Arc;
 
-
 /// The number of key groups, the unit in which keys are spread over shards.
 pub const KEY_GROUPS: usize = 256;
 
@@ -63,11 +62,7 @@ impl KeyCodec {
 
     /// A codec for whole rows in row order; decoding gives back exactly what was encoded.
     pub fn rows(schema: &SchemaRef) -> Result<Self> {
-        let types: Vec<_> = schema
-            .fields()
-            .iter()
-            .map(|field| field.data_type().clone())
-            .collect();
+        let types: Vec<_> = schema.fields().iter().map(|field| field.data_type().clone()).collect();
         let orders = vec![RowOrder::ASCENDING; types.len()];
         Self::new(types, &orders, FloatForm::AsIs)
     }
@@ -144,16 +139,12 @@ fn canonical_floats(column: &ArrayRef) -> ArrayRef {
     match column.data_type() {
         DataType::Float64 => {
             let values = column.as_primitive::<Float64Type>();
-            let canonical: Float64Array = values.unary(|value| {
-                if value.is_nan() { f64::NAN } else { value + 0.0 }
-            });
+            let canonical: Float64Array = values.unary(|value| if value.is_nan() { f64::NAN } else { value + 0.0 });
             Arc::new(canonical)
         }
         DataType::Float32 => {
             let values = column.as_primitive::<Float32Type>();
-            let canonical: Float32Array = values.unary(|value| {
-                if value.is_nan() { f32::NAN } else { value + 0.0 }
-            });
+            let canonical: Float32Array = values.unary(|value| if value.is_nan() { f32::NAN } else { value + 0.0 });
             Arc::new(canonical)
         }
         _ => column.clone(),

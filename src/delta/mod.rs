@@ -6,7 +6,7 @@
 
 mod codec;
 
-pub use codec::{KeyCodec, RowOrder, key_group, KEY_GROUPS};
+pub use codec::{KEY_GROUPS, KeyCodec, RowOrder, key_group};
 
 use crate::error::Result;
 use arrow::array::{Array, ArrayRef, Int64Array, UInt32Array};
@@ -141,9 +141,7 @@ impl Batch {
         let weights = (0..self.len()).map(|row| -self.weights.at(row)).collect();
         Self {
             rows: self.rows.clone(),
-            weights: Weights::Each(Int64Array::from_iter_values(
-                Vec::<i64>::into_iter(weights),
-            )),
+            weights: Weights::Each(Int64Array::from_iter_values(Vec::<i64>::into_iter(weights))),
         }
     }
 }
@@ -178,9 +176,7 @@ impl Delta {
 
     /// Whether every weight is +1.
     pub fn is_inserts(&self) -> bool {
-        self.batches
-            .iter()
-            .all(|batch| matches!(batch.weights, Weights::Ones))
+        self.batches.iter().all(|batch| matches!(batch.weights, Weights::Ones))
     }
 
     /// The bytes of the rows in memory.
@@ -199,10 +195,8 @@ impl Delta {
             many => {
                 let columns = (0..schema.fields().len())
                     .map(|index| {
-                        let parts: Vec<&dyn Array> = many
-                            .iter()
-                            .map(|batch| batch.rows.column(index).as_ref())
-                            .collect();
+                        let parts: Vec<&dyn Array> =
+                            many.iter().map(|batch| batch.rows.column(index).as_ref()).collect();
                         concat(&parts)
                     })
                     .collect::<Result<Vec<_>, _>>()?;

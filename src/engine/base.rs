@@ -225,13 +225,18 @@ pub fn duplicate_key(relation: &Relation, key: &[usize], rows: &RecordBatch, row
     let names: Vec<&str> = key.iter().map(|index| relation.columns[*index].name.as_str()).collect();
     let values: Vec<String> = key
         .iter()
-        .map(|index| {
-            arrow::util::display::array_value_to_string(rows.column(*index), row).unwrap_or_default()
-        })
+        .map(|index| arrow::util::display::array_value_to_string(rows.column(*index), row).unwrap_or_default())
         .collect();
     Error::semantic(
         "23505",
-        format!("duplicate key value violates unique constraint \"{}_pkey\"", relation.name),
+        format!(
+            "duplicate key value violates unique constraint \"{}_pkey\"",
+            relation.name
+        ),
     )
-    .with_detail(format!("Key ({})=({}) already exists.", names.join(", "), values.join(", ")))
+    .with_detail(format!(
+        "Key ({})=({}) already exists.",
+        names.join(", "),
+        values.join(", ")
+    ))
 }

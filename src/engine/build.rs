@@ -70,7 +70,14 @@ impl Build {
         replies: Vec<Reply<Arc<Published>>>,
     ) -> Result<Self> {
         let tables = stored.record.flow_tables();
-        let flow = Flow::build(&plan.plan, plan.root, &context.store, &tables, Origin::Fresh, context.options)?;
+        let flow = Flow::build(
+            &plan.plan,
+            plan.root,
+            &context.store,
+            &tables,
+            Origin::Fresh,
+            context.options,
+        )?;
         let inputs = flow.inputs();
         let shared = Arc::new(Shared::default());
         let work = Work {
@@ -84,7 +91,13 @@ impl Build {
             .name("build".to_owned())
             .spawn(move || work.run())
             .map_err(|error| Error::io(format!("no thread could be started: {error}")))?;
-        Ok(Self { relation, stored, replies, inputs, shared })
+        Ok(Self {
+            relation,
+            stored,
+            replies,
+            inputs,
+            shared,
+        })
     }
 
     /// Puts an epoch's changes of the view's inputs into the queue.
@@ -138,7 +151,11 @@ impl Work {
     /// Runs the inputs, as they were when the build began, through the flow.
     fn snapshot(&mut self) -> Result<()> {
         let published = self.context.published.clone();
-        let time = StepTime { epoch: published.epoch, clock: published.clock, first: First::No };
+        let time = StepTime {
+            epoch: published.epoch,
+            clock: published.clock,
+            first: First::No,
+        };
         let mut stepped = false;
         for input in self.flow.inputs() {
             let Some((relation, stored)) = published

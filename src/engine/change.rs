@@ -85,7 +85,12 @@ impl Session {
         })
     }
 
-    pub(super) async fn change(&mut self, parsed: &Parsed, statement: &Statement, parameters: &Parameters) -> Result<Outcome> {
+    pub(super) async fn change(
+        &mut self,
+        parsed: &Parsed,
+        statement: &Statement,
+        parameters: &Parameters,
+    ) -> Result<Outcome> {
         if let Statement::Truncate { names, .. } = statement {
             return self.truncate(names).await;
         }
@@ -115,7 +120,12 @@ impl Session {
             changes: vec![(effect.relation.id, effect.delta.clone())],
             duplicate: effect.duplicate,
         };
-        self.engine.shared().commands.ask(|reply| Command::Write(write, reply)).await.map(drop)
+        self.engine
+            .shared()
+            .commands
+            .ask(|reply| Command::Write(write, reply))
+            .await
+            .map(drop)
     }
 
     fn check_size(&self, bytes: usize) -> Result<()> {
@@ -137,10 +147,17 @@ impl Session {
         };
         let columns = result_columns(&bound.columns);
         let zone = self.settings.zone().name();
-        let only = View { only: Some((effect.relation.id, rows)), ..view };
+        let only = View {
+            only: Some((effect.relation.id, rows)),
+            ..view
+        };
         let plan = crate::sql::bind::fix_now(bound.plan, self.now_micros())?;
         let rows = super::query::run(&only, plan, &columns, &zone).await?;
-        Ok(Outcome::Rows { columns, rows, tag: RowsTag::Prefix(prefix.to_owned()) })
+        Ok(Outcome::Rows {
+            columns,
+            rows,
+            tag: RowsTag::Prefix(prefix.to_owned()),
+        })
     }
 
     /// Adds a change to the transaction's.
@@ -198,7 +215,12 @@ impl Session {
     }
 
     async fn insert(&mut self, view: &View, insert: BoundInsert, parameters: &Parameters) -> Result<Effect> {
-        let BoundInsert { relation, source, on_conflict, returning } = insert;
+        let BoundInsert {
+            relation,
+            source,
+            on_conflict,
+            returning,
+        } = insert;
         let rows = self.rows_of_plan(view, source, parameters).await?;
         let rows = whole_rows(&relation, &rows, 0)?;
         let (delta, affected, duplicate) = match (on_conflict, key_of(view, &relation)) {
@@ -233,7 +255,10 @@ impl Session {
         parameters: &Parameters,
     ) -> Result<(Delta, RecordBatch)> {
         let found = current_rows(view, relation, stored, rows)?;
-        let key = stored.key.as_ref().ok_or_else(|| Error::internal("a keyed table has no key"))?;
+        let key = stored
+            .key
+            .as_ref()
+            .ok_or_else(|| Error::internal("a keyed table has no key"))?;
         let keys = key.encode(rows)?;
         let mut seen: HashSet<&[u8], RandomState> = HashSet::default();
         if (0..rows.num_rows()).any(|row| !seen.insert(keys.row(row).data())) {
@@ -242,14 +267,21 @@ impl Session {
                     "Ensure that no rows proposed for insertion within the same command have duplicate constrained values.",
                 ));
         }
-        let there: Vec<u32> = (0..rows.num_rows() as u32).filter(|row| found[*row as usize].is_some()).collect();
-        let fresh: Vec<u32> = (0..rows.num_rows() as u32).filter(|row| found[*row as usize].is_none()).collect();
+        let there: Vec<u32> = (0..rows.num_rows() as u32)
+            .filter(|row| found[*row as usize].is_some())
+            .collect();
+        let fresh: Vec<u32> = (0..rows.num_rows() as u32)
+            .filter(|row| found[*row as usize].is_none())
+            .collect();
         let fresh = picked(rows, &fresh)?;
         let mut delta = Delta::from(Batch::inserts(fresh.clone()));
         if there.is_empty() {
             return Ok((delta, fresh));
         }
-        let rows_place = stored.rows.as_ref().ok_or_else(|| Error::internal("a table keeps no rows"))?;
+        let rows_place = stored
+            .rows
+            .as_ref()
+            .ok_or_else(|| Error::internal("a table keeps no rows"))?;
         let old = rows_place.decode(there.iter().filter_map(|row| found[*row as usize].as_deref()))?;
         let excluded = picked(rows, &there)?;
         let (old, new) = self.conflict_rows(update, &old, &excluded, relation, parameters)?;
@@ -271,8 +303,10 @@ impl Session {
         let evaluate = |expr: datafusion::logical_expr::Expr, rows: &RecordBatch| -> Result<ArrayRef> {
             let expr = crate::sql::bind::fix_now_in(expr, self.now_micros())?;
             if parameters.values.is_some() && has_parameter(&expr) {
-                return Err(Error::unsupported("parameters in ON CONFLICT DO UPDATE are not supported")
-                    .with_hint("Give the value in VALUES, and refer to it as excluded.column."));
+                return Err(
+                    Error::unsupported("parameters in ON CONFLICT DO UPDATE are not supported")
+                        .with_hint("Give the value in VALUES, and refer to it as excluded.column."),
+                );
             }
             let compiled = Expression::bind(&expr, &update.schema)?.compile(&schema)?;
             let (values, failures) = compiled.evaluate(rows)?;
@@ -293,7 +327,11 @@ impl Session {
             excluded = arrow::compute::filter_record_batch(&excluded, &keep)?;
         }
         let pairs = beside(&old, &excluded)?;
-        let columns = update.row.into_iter().map(|expr| evaluate(expr, &pairs)).collect::<Result<Vec<_>>>()?;
+        let columns = update
+            .row
+            .into_iter()
+            .map(|expr| evaluate(expr, &pairs))
+            .collect::<Result<Vec<_>>>()?;
         let fields = super::published::schema_of(relation);
         let named = named_rows(&fields, columns, old.num_rows())?;
         Ok((old, whole_rows(relation, &named, 0)?))
@@ -304,7 +342,10 @@ impl Session {
             for _ in 0..TRIES_MAX {
                 let relation = self.find_any(name)?;
                 if !matches!(relation.kind, RelationKind::Table { .. }) {
-                    return Err(Error::semantic("42809", format!("\"{}\" is not a table", relation.name)));
+                    return Err(Error::semantic(
+                        "42809",
+                        format!("\"{}\" is not a table", relation.name),
+                    ));
                 }
                 let text = format!(
                     "SELECT * FROM {}.{}",
@@ -336,17 +377,23 @@ impl Session {
 
 fn has_parameter(expr: &datafusion::logical_expr::Expr) -> bool {
     use datafusion::common::tree_node::TreeNode;
-    expr.exists(|node| Ok(matches!(node, datafusion::logical_expr::Expr::Placeholder(_)))).unwrap_or(false)
+    expr.exists(|node| Ok(matches!(node, datafusion::logical_expr::Expr::Placeholder(_))))
+        .unwrap_or(false)
 }
 
 /// Refuses relations that rows cannot be written to.
 pub(super) fn check_target(relation: &Relation, what: &str) -> Result<()> {
     match relation.kind {
         RelationKind::Stream(_) | RelationKind::Table { .. } => Ok(()),
-        RelationKind::View { .. } => Err(Error::semantic("42809", format!("cannot {what} view \"{}\"", relation.name))
-            .with_hint("Write to the tables and streams that it reads.")),
-        _ => Err(Error::semantic("42809", format!("cannot {what} {} \"{}\"", relation.noun(), relation.name))
-            .with_hint("Write to the tables and streams that it reads.")),
+        RelationKind::View { .. } => Err(
+            Error::semantic("42809", format!("cannot {what} view \"{}\"", relation.name))
+                .with_hint("Write to the tables and streams that it reads."),
+        ),
+        _ => Err(Error::semantic(
+            "42809",
+            format!("cannot {what} {} \"{}\"", relation.noun(), relation.name),
+        )
+        .with_hint("Write to the tables and streams that it reads.")),
     }
 }
 
@@ -381,7 +428,11 @@ fn named_rows(schema: &arrow::datatypes::SchemaRef, columns: Vec<ArrayRef>, rows
 
 fn picked(rows: &RecordBatch, indices: &[u32]) -> Result<RecordBatch> {
     let indices = UInt32Array::from(indices.to_vec());
-    let columns = rows.columns().iter().map(|column| take(column, &indices, None)).collect::<Result<_, _>>()?;
+    let columns = rows
+        .columns()
+        .iter()
+        .map(|column| take(column, &indices, None))
+        .collect::<Result<_, _>>()?;
     batch_of(rows.schema(), columns, indices.len())
 }
 
@@ -440,9 +491,15 @@ fn first_of_each(relation: &Arc<Relation>, rows: &RecordBatch) -> Result<RecordB
     let codec = crate::delta::KeyCodec::keys(columns.iter().map(|column| column.data_type().clone()).collect())?;
     let keys = codec.encode(&columns, rows.num_rows())?;
     let mut seen: HashSet<&[u8], RandomState> = HashSet::default();
-    let firsts: Vec<u32> =
-        (0..rows.num_rows()).filter(|row| seen.insert(keys.row(*row).data())).map(|row| row as u32).collect();
-    if firsts.len() == rows.num_rows() { Ok(rows.clone()) } else { picked(rows, &firsts) }
+    let firsts: Vec<u32> = (0..rows.num_rows())
+        .filter(|row| seen.insert(keys.row(*row).data()))
+        .map(|row| row as u32)
+        .collect();
+    if firsts.len() == rows.num_rows() {
+        Ok(rows.clone())
+    } else {
+        picked(rows, &firsts)
+    }
 }
 
 /// Where a keyed table's rows are.
@@ -452,14 +509,15 @@ fn key_of(view: &View, relation: &Relation) -> Option<Arc<Stored>> {
 }
 
 /// The rows (encoded) that a statement sees under the keys of these rows.
-fn current_rows(
-    view: &View,
-    relation: &Relation,
-    stored: &Stored,
-    rows: &RecordBatch,
-) -> Result<Vec<Option<Vec<u8>>>> {
-    let key = stored.key.as_ref().ok_or_else(|| Error::internal("a keyed table has no key"))?;
-    let place = stored.rows.as_ref().ok_or_else(|| Error::internal("a table keeps no rows"))?;
+fn current_rows(view: &View, relation: &Relation, stored: &Stored, rows: &RecordBatch) -> Result<Vec<Option<Vec<u8>>>> {
+    let key = stored
+        .key
+        .as_ref()
+        .ok_or_else(|| Error::internal("a keyed table has no key"))?;
+    let place = stored
+        .rows
+        .as_ref()
+        .ok_or_else(|| Error::internal("a table keeps no rows"))?;
     let mut own: HashMap<Vec<u8>, Option<Vec<u8>>, RandomState> = HashMap::default();
     if let Some(overlay) = view.overlay.get(&relation.id) {
         for deletes in [true, false] {
@@ -485,7 +543,10 @@ fn current_rows(
 /// The rows whose key is not there yet, each key once.
 fn fresh_rows(view: &View, relation: &Relation, stored: &Stored, rows: &RecordBatch) -> Result<RecordBatch> {
     let found = current_rows(view, relation, stored, rows)?;
-    let key = stored.key.as_ref().ok_or_else(|| Error::internal("a keyed table has no key"))?;
+    let key = stored
+        .key
+        .as_ref()
+        .ok_or_else(|| Error::internal("a keyed table has no key"))?;
     let keys = key.encode(rows)?;
     let mut seen: HashSet<&[u8], RandomState> = HashSet::default();
     let fresh: Vec<u32> = (0..rows.num_rows())
@@ -500,7 +561,10 @@ fn check_keys(view: &View, relation: &Arc<Relation>, delta: &Delta) -> Result<()
     let Some(stored) = key_of(view, relation) else {
         return check_new_table(view, relation, delta);
     };
-    let key = stored.key.as_ref().ok_or_else(|| Error::internal("a keyed table has no key"))?;
+    let key = stored
+        .key
+        .as_ref()
+        .ok_or_else(|| Error::internal("a keyed table has no key"))?;
     let mut gone: HashSet<Vec<u8>, RandomState> = HashSet::default();
     for batch in &delta.batches {
         let keys = key.encode(&batch.rows)?;
@@ -537,7 +601,10 @@ fn check_new_table(view: &View, relation: &Arc<Relation>, delta: &Delta) -> Resu
     let all = all.consolidate(&schema)?;
     let mut seen: HashSet<Vec<u8>, RandomState> = HashSet::default();
     for batch in &all.batches {
-        let columns: Vec<ArrayRef> = primary_key.iter().map(|index| batch.rows.column(*index).clone()).collect();
+        let columns: Vec<ArrayRef> = primary_key
+            .iter()
+            .map(|index| batch.rows.column(*index).clone())
+            .collect();
         let codec = crate::delta::KeyCodec::keys(columns.iter().map(|column| column.data_type().clone()).collect())?;
         let keys = codec.encode(&columns, batch.len())?;
         for row in 0..batch.len() {

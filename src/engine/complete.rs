@@ -43,14 +43,23 @@ impl Completion {
         now_micros: i64,
     ) -> Result<Self> {
         let schema = super::published::schema_of(relation);
-        let plain: Vec<usize> =
-            (0..relation.columns.len()).filter(|index| relation.columns[*index].generated.is_none()).collect();
+        let plain: Vec<usize> = (0..relation.columns.len())
+            .filter(|index| relation.columns[*index].generated.is_none())
+            .collect();
         let plain_schema = Arc::new(Schema::new(
-            plain.iter().map(|index| schema.field(*index).clone()).collect::<Vec<_>>(),
+            plain
+                .iter()
+                .map(|index| schema.field(*index).clone())
+                .collect::<Vec<_>>(),
         ));
         let names: Vec<(String, Type)> = plain
             .iter()
-            .map(|index| (relation.columns[*index].name.clone(), relation.columns[*index].kind.clone()))
+            .map(|index| {
+                (
+                    relation.columns[*index].name.clone(),
+                    relation.columns[*index].kind.clone(),
+                )
+            })
             .collect();
         let binder = Binder::new(catalog, settings, &NoSystemRelations);
         let compile = |text: &str, columns: &[(String, Type)], kind: &Type| -> Result<Compiled> {
@@ -66,14 +75,26 @@ impl Completion {
         };
         let mut sources = Vec::with_capacity(relation.columns.len());
         for (index, column) in relation.columns.iter().enumerate() {
-            sources.push(match (given.iter().position(|at| *at == index), &column.generated, &column.default) {
-                (Some(at), None, _) => Origin::Given(at),
-                (_, Some(text), _) => Origin::Generated(compile(text, &names, &column.kind)?),
-                (None, None, Some(text)) => Origin::Default(compile(text, &[], &column.kind)?),
-                (None, None, None) => Origin::Null,
-            });
+            sources.push(
+                match (
+                    given.iter().position(|at| *at == index),
+                    &column.generated,
+                    &column.default,
+                ) {
+                    (Some(at), None, _) => Origin::Given(at),
+                    (_, Some(text), _) => Origin::Generated(compile(text, &names, &column.kind)?),
+                    (None, None, Some(text)) => Origin::Default(compile(text, &[], &column.kind)?),
+                    (None, None, None) => Origin::Null,
+                },
+            );
         }
-        Ok(Self { relation: relation.clone(), schema, plain, plain_schema, sources })
+        Ok(Self {
+            relation: relation.clone(),
+            schema,
+            plain,
+            plain_schema,
+            sources,
+        })
     }
 
     /// The whole rows. A row that cannot be is an error.
@@ -119,9 +140,11 @@ impl Completion {
             if !column.not_null || values.null_count() == 0 {
                 continue;
             }
-            failures.extend((0..values.len()).filter(|row| values.is_null(*row)).map(|row| {
-                (row, null_refused(&self.relation, &column.name, batch, row))
-            }));
+            failures.extend(
+                (0..values.len())
+                    .filter(|row| values.is_null(*row))
+                    .map(|row| (row, null_refused(&self.relation, &column.name, batch, row))),
+            );
         }
     }
 }
@@ -136,7 +159,10 @@ fn evaluate(compiled: &Compiled, rows: &RecordBatch, failures: &mut Vec<(usize, 
 pub fn null_refused(relation: &Relation, column: &str, batch: &RecordBatch, row: usize) -> Error {
     Error::semantic(
         "23502",
-        format!("null value in column \"{column}\" of relation \"{}\" violates not-null constraint", relation.name),
+        format!(
+            "null value in column \"{column}\" of relation \"{}\" violates not-null constraint",
+            relation.name
+        ),
     )
     .with_detail(format!("Failing row contains ({}).", row_values(batch, row)))
 }

@@ -103,7 +103,10 @@ impl CopyIn {
         if delta.is_empty() {
             return Ok(());
         }
-        let write = Write { changes: vec![(self.relation.id, delta)], duplicate: Duplicate::Error };
+        let write = Write {
+            changes: vec![(self.relation.id, delta)],
+            duplicate: Duplicate::Error,
+        };
         self.commands.ask(|reply| Command::Write(write, reply)).await?;
         Ok(())
     }
@@ -132,7 +135,12 @@ impl Session {
         let completion = Completion::new(&view.catalog, &settings, &relation, &given, self.now_micros())?;
         let columns: Vec<(String, Type)> = given
             .iter()
-            .map(|index| (relation.columns[*index].name.clone(), relation.columns[*index].kind.clone()))
+            .map(|index| {
+                (
+                    relation.columns[*index].name.clone(),
+                    relation.columns[*index].kind.clone(),
+                )
+            })
             .collect();
         let format = format_of(&copy.options)?;
         let text: Settings = self.settings();
@@ -184,7 +192,11 @@ impl Session {
             CopyTarget::Relation(name, names) => {
                 let relation = self.find_any(name)?;
                 let list: Vec<String> = if names.is_empty() {
-                    relation.columns.iter().map(|column| super::show::quoted(&column.name)).collect()
+                    relation
+                        .columns
+                        .iter()
+                        .map(|column| super::show::quoted(&column.name))
+                        .collect()
                 } else {
                     given_columns(&relation, names)?;
                     names.iter().map(|name| super::show::quoted(name)).collect()
@@ -225,7 +237,10 @@ fn given_columns(relation: &Relation, names: &[String]) -> Result<Vec<usize>> {
             )
         })?;
         if given.contains(&index) {
-            return Err(Error::semantic("42701", format!("column \"{name}\" specified more than once")));
+            return Err(Error::semantic(
+                "42701",
+                format!("column \"{name}\" specified more than once"),
+            ));
         }
         given.push(index);
     }
@@ -239,9 +254,8 @@ fn format_of(options: &statement::CopyOptions) -> Result<CopyFormat> {
         statement::CopyFormat::Binary => Form::Binary,
     };
     let byte = |what: &str, c: char| {
-        u8::try_from(c).map_err(|_| {
-            Error::semantic("0A000", format!("COPY {what} must be a single one-byte character"))
-        })
+        u8::try_from(c)
+            .map_err(|_| Error::semantic("0A000", format!("COPY {what} must be a single one-byte character")))
     };
     let chosen = |names: &[String]| match names {
         [] => Chosen::None,

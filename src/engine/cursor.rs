@@ -48,12 +48,24 @@ impl Session {
         match statement {
             Statement::Prepare { name, types, statement } => {
                 if self.prepared.contains_key(name) {
-                    return Err(Error::semantic("42P05", format!("prepared statement \"{name}\" already exists")));
+                    return Err(Error::semantic(
+                        "42P05",
+                        format!("prepared statement \"{name}\" already exists"),
+                    ));
                 }
-                let inner = Parsed { statement: (**statement).clone(), ..parsed.clone() };
+                let inner = Parsed {
+                    statement: (**statement).clone(),
+                    ..parsed.clone()
+                };
                 let given: Vec<Option<Type>> = types.iter().cloned().map(Some).collect();
                 let description = self.describe(&inner, &given)?;
-                self.prepared.insert(name.clone(), Prepared { parsed: inner, types: description.parameters });
+                self.prepared.insert(
+                    name.clone(),
+                    Prepared {
+                        parsed: inner,
+                        types: description.parameters,
+                    },
+                );
                 done("PREPARE")
             }
             Statement::Execute { name, parameters } => {
@@ -70,7 +82,10 @@ impl Session {
                     )));
                 }
                 let values = self.constant_row(parameters, &prepared.types).await?;
-                let given = Parameters { types: prepared.types, values };
+                let given = Parameters {
+                    types: prepared.types,
+                    values,
+                };
                 let inner = prepared.parsed;
                 Box::pin(self.dispatch_inner(&inner, &given)).await
             }
@@ -116,7 +131,13 @@ impl Session {
         parameters: &Parameters,
     ) -> Result<Outcome> {
         match statement {
-            Statement::Declare { name, query, scroll, hold, binary } => {
+            Statement::Declare {
+                name,
+                query,
+                scroll,
+                hold,
+                binary,
+            } => {
                 if *scroll {
                     return Err(Error::unsupported("SCROLL cursors are not supported").with_hint("Use NO SCROLL."));
                 }
@@ -124,9 +145,19 @@ impl Session {
                     return Err(Error::unsupported("BINARY cursors are not supported")
                         .with_hint("The extended protocol gives binary results."));
                 }
-                let lifetime = if *hold { Lifetime::Session } else { Lifetime::Transaction };
-                if lifetime == Lifetime::Transaction && self.status() == super::TransactionStatus::Idle && self.transaction.is_none() {
-                    return Err(Error::semantic("25P01", "DECLARE CURSOR can only be used in transaction blocks"));
+                let lifetime = if *hold {
+                    Lifetime::Session
+                } else {
+                    Lifetime::Transaction
+                };
+                if lifetime == Lifetime::Transaction
+                    && self.status() == super::TransactionStatus::Idle
+                    && self.transaction.is_none()
+                {
+                    return Err(Error::semantic(
+                        "25P01",
+                        "DECLARE CURSOR can only be used in transaction blocks",
+                    ));
                 }
                 if self.cursors.contains_key(name) {
                     return Err(Error::semantic("42P03", format!("cursor \"{name}\" already exists")));
@@ -141,13 +172,25 @@ impl Session {
                         _ => return Err(Error::internal("a subscription gives no rows")),
                     },
                 };
-                self.cursors.insert(name.clone(), Cursor { columns, rows, left: None, lifetime });
+                self.cursors.insert(
+                    name.clone(),
+                    Cursor {
+                        columns,
+                        rows,
+                        left: None,
+                        lifetime,
+                    },
+                );
                 done("DECLARE CURSOR")
             }
             Statement::Fetch { direction, cursor } => {
                 let (columns, batches) = self.fetch(cursor, *direction).await?;
                 let rows = futures::stream::iter(batches.into_iter().map(Ok)).boxed();
-                Ok(Outcome::Rows { columns, rows, tag: RowsTag::Fetch })
+                Ok(Outcome::Rows {
+                    columns,
+                    rows,
+                    tag: RowsTag::Fetch,
+                })
             }
             Statement::Move { direction, cursor } => {
                 let (_, batches) = self.fetch(cursor, *direction).await?;
@@ -218,7 +261,11 @@ impl Session {
         query: &crate::sql::ast::Query,
     ) -> Result<Vec<ResultColumn>> {
         let view = self.view();
-        Ok(result_columns(&self.bind_query(&view, parsed, query, &mut ParameterTypes::default())?.columns))
+        Ok(result_columns(
+            &self
+                .bind_query(&view, parsed, query, &mut ParameterTypes::default())?
+                .columns,
+        ))
     }
 }
 

@@ -89,34 +89,71 @@ impl Session {
         // The first read of the transaction settles which catalog the definition starts from.
         self.view();
         match statement {
-            Statement::CreateStream { name, columns, watermark, options, if_exists } => {
-                self.create_stream(name, columns, watermark.as_ref(), options, *if_exists)
-            }
-            Statement::CreateTable { name, columns, primary_key, if_exists, .. } => {
-                self.create_table(name, columns, primary_key, *if_exists)
-            }
-            Statement::CreateTableAs { name, columns, query, if_exists } => {
-                self.create_table_as(parsed, name, columns, query, *if_exists).await
-            }
-            Statement::CreateView { name, columns, query, if_exists } => {
-                self.create_view(parsed, name, columns, query, *if_exists)
-            }
-            Statement::CreateMaterializedView { name, columns, query, emit, options, if_exists } => {
-                self.create_materialized_view(parsed, name, columns, query, (*emit, options), *if_exists)
-            }
-            Statement::CreateSink { name, input, options, if_exists } => {
-                self.create_sink(parsed, name, input, options, *if_exists)
-            }
-            Statement::CreateIndex { name, on, columns, if_exists } => {
-                self.create_index(name.as_deref(), on, columns, *if_exists)
-            }
+            Statement::CreateStream {
+                name,
+                columns,
+                watermark,
+                options,
+                if_exists,
+            } => self.create_stream(name, columns, watermark.as_ref(), options, *if_exists),
+            Statement::CreateTable {
+                name,
+                columns,
+                primary_key,
+                if_exists,
+                ..
+            } => self.create_table(name, columns, primary_key, *if_exists),
+            Statement::CreateTableAs {
+                name,
+                columns,
+                query,
+                if_exists,
+            } => self.create_table_as(parsed, name, columns, query, *if_exists).await,
+            Statement::CreateView {
+                name,
+                columns,
+                query,
+                if_exists,
+            } => self.create_view(parsed, name, columns, query, *if_exists),
+            Statement::CreateMaterializedView {
+                name,
+                columns,
+                query,
+                emit,
+                options,
+                if_exists,
+            } => self.create_materialized_view(parsed, name, columns, query, (*emit, options), *if_exists),
+            Statement::CreateSink {
+                name,
+                input,
+                options,
+                if_exists,
+            } => self.create_sink(parsed, name, input, options, *if_exists),
+            Statement::CreateIndex {
+                name,
+                on,
+                columns,
+                if_exists,
+            } => self.create_index(name.as_deref(), on, columns, *if_exists),
             Statement::CreateSchema { name, if_exists } => self.create_schema(name, *if_exists),
-            Statement::CreateUser { name, password, if_exists } => {
-                self.create_user(name, password.as_deref(), *if_exists)
-            }
+            Statement::CreateUser {
+                name,
+                password,
+                if_exists,
+            } => self.create_user(name, password.as_deref(), *if_exists),
             Statement::AlterUser { name, password } => self.alter_user(name, password.as_deref()),
-            Statement::Drop { kind, names, if_exists, behavior } => self.drop(*kind, names, *if_exists, *behavior),
-            Statement::AlterRename { kind, name, to, if_exists } => self.rename(*kind, name, to, *if_exists),
+            Statement::Drop {
+                kind,
+                names,
+                if_exists,
+                behavior,
+            } => self.drop(*kind, names, *if_exists, *behavior),
+            Statement::AlterRename {
+                kind,
+                name,
+                to,
+                if_exists,
+            } => self.rename(*kind, name, to, *if_exists),
             Statement::AlterSystem { name, value } => self.alter_system(name.as_deref(), value),
             Statement::Refresh(name) => {
                 self.find(ObjectKind::MaterializedView, name)?;
@@ -161,7 +198,10 @@ impl Session {
                 .ok_or_else(|| Error::semantic("3F000", "no schema has been selected to create in"))?,
         };
         if SYSTEM_SCHEMAS.contains(&schema.as_str()) {
-            return Err(Error::semantic("42501", format!("permission denied for schema {schema}")));
+            return Err(Error::semantic(
+                "42501",
+                format!("permission denied for schema {schema}"),
+            ));
         }
         if !self.catalog().has_schema(&schema) {
             return Err(Error::semantic("3F000", format!("schema \"{schema}\" does not exist")));
@@ -177,10 +217,16 @@ impl Session {
             return Ok(false);
         };
         match if_exists {
-            IfExists::Fail => Err(Error::semantic("42P07", format!("relation \"{}\" already exists", name.name))),
+            IfExists::Fail => Err(Error::semantic(
+                "42P07",
+                format!("relation \"{}\" already exists", name.name),
+            )),
             IfExists::Notice => {
                 let notice = Notice::new(format!("relation \"{}\" already exists, skipping", name.name));
-                self.notice(Notice { code: "42P07", ..notice });
+                self.notice(Notice {
+                    code: "42P07",
+                    ..notice
+                });
                 Ok(true)
             }
             IfExists::Replace => {
@@ -233,7 +279,10 @@ impl Session {
         let watermark = watermark
             .map(|(column, expression)| {
                 let index = columns.iter().position(|known| known.name == *column).ok_or_else(|| {
-                    Error::semantic("42703", format!("column \"{column}\" named in WATERMARK does not exist"))
+                    Error::semantic(
+                        "42703",
+                        format!("column \"{column}\" named in WATERMARK does not exist"),
+                    )
                 })?;
                 if !matches!(columns[index].kind, Type::Timestamp(_) | Type::Timestamptz(_)) {
                     return Err(Error::semantic(
@@ -249,7 +298,12 @@ impl Session {
             super::source::check(&stream.connector, &columns)?;
         }
         self.check_expressions(&columns, stream.watermark.as_ref())?;
-        self.add(New { name, columns, kind: RelationKind::Stream(stream), depends_on: Vec::new() })?;
+        self.add(New {
+            name,
+            columns,
+            kind: RelationKind::Stream(stream),
+            depends_on: Vec::new(),
+        })?;
         done("CREATE STREAM")
     }
 
@@ -266,9 +320,10 @@ impl Session {
         let mut columns = columns_of(columns)?;
         let mut key = Vec::new();
         for part in primary_key {
-            let index = columns.iter().position(|column| column.name == *part).ok_or_else(|| {
-                Error::semantic("42703", format!("column \"{part}\" named in key does not exist"))
-            })?;
+            let index = columns
+                .iter()
+                .position(|column| column.name == *part)
+                .ok_or_else(|| Error::semantic("42703", format!("column \"{part}\" named in key does not exist")))?;
             if key.contains(&index) {
                 return Err(Error::semantic(
                     "42701",
@@ -279,7 +334,12 @@ impl Session {
             key.push(index);
         }
         self.check_expressions(&columns, None)?;
-        self.add(New { name, columns, kind: RelationKind::Table { primary_key: key }, depends_on: Vec::new() })?;
+        self.add(New {
+            name,
+            columns,
+            kind: RelationKind::Table { primary_key: key },
+            depends_on: Vec::new(),
+        })?;
         done("CREATE TABLE")
     }
 
@@ -300,11 +360,20 @@ impl Session {
         let plan = self.with_parameters(bound.plan, &Parameters::default())?;
         let zone = self.settings.zone().name();
         let rows = super::query::collect(&view, plan, &zone).await?;
-        let new = New { name, columns, kind: RelationKind::Table { primary_key: Vec::new() }, depends_on: Vec::new() };
+        let new = New {
+            name,
+            columns,
+            kind: RelationKind::Table {
+                primary_key: Vec::new(),
+            },
+            depends_on: Vec::new(),
+        };
         let relation = self.add(new)?;
         let rows = super::query::shaped(&rows, &super::published::schema_of(&relation))?;
         let count = rows.num_rows();
-        self.work()?.overlay.insert(relation.id, crate::delta::Batch::inserts(rows).into());
+        self.work()?
+            .overlay
+            .insert(relation.id, crate::delta::Batch::inserts(rows).into());
         done(&format!("SELECT {count}"))
     }
 
@@ -323,8 +392,15 @@ impl Session {
         let bound = self.bind_query(&view, parsed, &query.query, &mut ParameterTypes::default())?;
         let columns = named_columns(&bound.columns, names)?;
         let depends_on = self.dependencies(&bound.plan, query);
-        let kind = RelationKind::View { query: query.text.clone() };
-        self.add(New { name, columns, kind, depends_on })?;
+        let kind = RelationKind::View {
+            query: query.text.clone(),
+        };
+        self.add(New {
+            name,
+            columns,
+            kind,
+            depends_on,
+        })?;
         done("CREATE VIEW")
     }
 
@@ -355,7 +431,12 @@ impl Session {
             on_error: on_error(&options)?,
             options: view_options(options)?,
         });
-        let relation = self.add(New { name, columns, kind, depends_on })?;
+        let relation = self.add(New {
+            name,
+            columns,
+            kind,
+            depends_on,
+        })?;
         self.plan_new(&relation)?;
         done("CREATE MATERIALIZED VIEW")
     }
@@ -380,8 +461,16 @@ impl Session {
         let columns = named_columns(&bound.columns, &[])?;
         super::sink::check(options, &columns)?;
         let depends_on = self.dependencies(&bound.plan, &query);
-        let kind = RelationKind::Sink(Sink { query: query.text.clone(), options: options.clone() });
-        let relation = self.add(New { name, columns, kind, depends_on })?;
+        let kind = RelationKind::Sink(Sink {
+            query: query.text.clone(),
+            options: options.clone(),
+        });
+        let relation = self.add(New {
+            name,
+            columns,
+            kind,
+            depends_on,
+        })?;
         self.plan_new(&relation)?;
         done("CREATE SINK")
     }
@@ -415,13 +504,21 @@ impl Session {
         let columns = columns
             .iter()
             .map(|column| {
-                relation.column(column).ok_or_else(|| {
-                    Error::semantic("42703", format!("column \"{column}\" does not exist"))
-                })
+                relation
+                    .column(column)
+                    .ok_or_else(|| Error::semantic("42703", format!("column \"{column}\" does not exist")))
             })
             .collect::<Result<Vec<_>>>()?;
-        let kind = RelationKind::Index { on: relation.id, columns };
-        self.add(New { name: &name, columns: Vec::new(), kind, depends_on: vec![relation.id] })?;
+        let kind = RelationKind::Index {
+            on: relation.id,
+            columns,
+        };
+        self.add(New {
+            name: &name,
+            columns: Vec::new(),
+            kind,
+            depends_on: vec![relation.id],
+        })?;
         done("CREATE INDEX")
     }
 
@@ -429,7 +526,10 @@ impl Session {
         if self.catalog().has_schema(name) || SYSTEM_SCHEMAS.contains(&name) {
             if if_exists == IfExists::Notice {
                 let notice = Notice::new(format!("schema \"{name}\" already exists, skipping"));
-                self.notice(Notice { code: "42P06", ..notice });
+                self.notice(Notice {
+                    code: "42P06",
+                    ..notice
+                });
                 return done("CREATE SCHEMA");
             }
             return Err(Error::semantic("42P06", format!("schema \"{name}\" already exists")));
@@ -473,8 +573,10 @@ impl Session {
     fn alter_system(&mut self, name: Option<&str>, value: &SetValue) -> Result<Outcome> {
         let name = name.ok_or_else(|| Error::unsupported("ALTER SYSTEM RESET ALL is not supported"))?;
         if name != "workers" {
-            return Err(Error::unsupported(format!("setting \"{name}\" cannot be changed by ALTER SYSTEM"))
-                .with_hint("Give it on the command line of `headwater serve`."));
+            return Err(
+                Error::unsupported(format!("setting \"{name}\" cannot be changed by ALTER SYSTEM"))
+                    .with_hint("Give it on the command line of `headwater serve`."),
+            );
         }
         let value = match value {
             SetValue::Default => None,
@@ -483,8 +585,10 @@ impl Session {
         if let Some(text) = &value
             && !text.parse::<usize>().is_ok_and(|workers| (1..=64).contains(&workers))
         {
-            return Err(Error::semantic("22023", format!("invalid value for parameter \"workers\": \"{text}\""))
-                .with_hint("A number from 1 to 64."));
+            return Err(
+                Error::semantic("22023", format!("invalid value for parameter \"workers\": \"{text}\""))
+                    .with_hint("A number from 1 to 64."),
+            );
         }
         self.change_catalog(|catalog| {
             match value {
@@ -524,13 +628,28 @@ impl Session {
         let article = if kind == ObjectKind::Index { "an" } else { "a" };
         let noun = relation.noun();
         Err(
-            Error::semantic("42809", format!("\"{}\" is not {article} {}", name.name, kind.noun()))
-                .with_hint(format!("Use the statement for a {noun}, such as DROP {}.", noun.to_uppercase())),
+            Error::semantic("42809", format!("\"{}\" is not {article} {}", name.name, kind.noun())).with_hint(format!(
+                "Use the statement for a {noun}, such as DROP {}.",
+                noun.to_uppercase()
+            )),
         )
     }
 
-    fn drop(&mut self, kind: ObjectKind, names: &[Name], if_exists: IfExists, behavior: DropBehavior) -> Result<Outcome> {
-        let tag = format!("DROP {}", if kind == ObjectKind::User { "ROLE".to_owned() } else { kind.noun().to_uppercase() });
+    fn drop(
+        &mut self,
+        kind: ObjectKind,
+        names: &[Name],
+        if_exists: IfExists,
+        behavior: DropBehavior,
+    ) -> Result<Outcome> {
+        let tag = format!(
+            "DROP {}",
+            if kind == ObjectKind::User {
+                "ROLE".to_owned()
+            } else {
+                kind.noun().to_uppercase()
+            }
+        );
         match kind {
             ObjectKind::Schema => {
                 for name in names {
@@ -609,8 +728,12 @@ impl Session {
             }
             return Err(Error::semantic("3F000", format!("schema \"{name}\" does not exist")));
         }
-        let inside: Vec<Arc<Relation>> =
-            catalog.relations.values().filter(|relation| relation.schema == name).cloned().collect();
+        let inside: Vec<Arc<Relation>> = catalog
+            .relations
+            .values()
+            .filter(|relation| relation.schema == name)
+            .cloned()
+            .collect();
         if !inside.is_empty() {
             if behavior == DropBehavior::Restrict {
                 let lines: Vec<String> = inside
@@ -661,10 +784,17 @@ impl Session {
         }
         // The texts of the queries that read it name it: they would no longer be read as they were meant.
         let users = catalog.users_of(relation.id);
-        if let Some(user) = users.iter().find(|user| !matches!(user.kind, RelationKind::Index { .. })) {
+        if let Some(user) = users
+            .iter()
+            .find(|user| !matches!(user.kind, RelationKind::Index { .. }))
+        {
             return Err(Error::semantic(
                 "2BP01",
-                format!("cannot rename {} \"{}\" because other objects depend on it", relation.noun(), relation.name),
+                format!(
+                    "cannot rename {} \"{}\" because other objects depend on it",
+                    relation.noun(),
+                    relation.name
+                ),
             )
             .with_detail(format!("{} {} reads it by name", user.noun(), user.name))
             .with_hint("Drop the dependent objects first, and make them again over the new name."));
@@ -726,8 +856,10 @@ impl Session {
             }
         }
         if let Some((index, text)) = watermark {
-            let all: Vec<(String, Type)> =
-                columns.iter().map(|column| (column.name.clone(), column.kind.clone())).collect();
+            let all: Vec<(String, Type)> = columns
+                .iter()
+                .map(|column| (column.name.clone(), column.kind.clone()))
+                .collect();
             binder.bind_expression(text, &all, Some(&columns[*index].kind))?;
         }
         Ok(())
@@ -761,7 +893,11 @@ fn in_use(relation: &Relation, users: &[(Arc<Relation>, Arc<Relation>)]) -> Erro
         .collect();
     Error::semantic(
         "2BP01",
-        format!("cannot drop {} {} because other objects depend on it", relation.noun(), relation.name),
+        format!(
+            "cannot drop {} {} because other objects depend on it",
+            relation.noun(),
+            relation.name
+        ),
     )
     .with_detail(lines.join("\n"))
     .with_hint("Use DROP ... CASCADE to drop the dependent objects too.")
@@ -812,9 +948,18 @@ fn named_columns(columns: &[(String, Type)], names: &[String]) -> Result<Vec<Col
     for (index, (name, kind)) in columns.iter().enumerate() {
         let name = names.get(index).unwrap_or(name).clone();
         if result.iter().any(|known| known.name == name) {
-            return Err(Error::semantic("42701", format!("column \"{name}\" specified more than once")));
+            return Err(Error::semantic(
+                "42701",
+                format!("column \"{name}\" specified more than once"),
+            ));
         }
-        result.push(Column { name, kind: kind.clone(), not_null: false, default: None, generated: None });
+        result.push(Column {
+            name,
+            kind: kind.clone(),
+            not_null: false,
+            default: None,
+            generated: None,
+        });
     }
     Ok(result)
 }
@@ -824,8 +969,10 @@ fn on_error(options: &Options) -> Result<OnError> {
         None | Some("skip") => Ok(OnError::Skip),
         Some("null") => Ok(OnError::Null),
         Some("fail") => Ok(OnError::Fail),
-        Some(other) => Err(Error::semantic("22023", format!("invalid value for option \"on_error\": \"{other}\""))
-            .with_hint("Use skip, null or fail.")),
+        Some(other) => Err(
+            Error::semantic("22023", format!("invalid value for option \"on_error\": \"{other}\""))
+                .with_hint("Use skip, null or fail."),
+        ),
     }
 }
 
@@ -840,7 +987,10 @@ fn view_options(options: Options) -> Result<BTreeMap<String, String>> {
 }
 
 fn stream_options(watermark: Option<(usize, String)>, options: &Options) -> Result<Stream> {
-    let mut stream = Stream { watermark, ..Stream::default() };
+    let mut stream = Stream {
+        watermark,
+        ..Stream::default()
+    };
     let mut rest = options.clone();
     if let Some(text) = rest.remove("retention") {
         stream.retention = match text.as_str() {
@@ -857,8 +1007,10 @@ fn stream_options(watermark: Option<(usize, String)>, options: &Options) -> Resu
     }
     if !rest.is_empty() && !rest.contains_key("connector") {
         let names: Vec<&str> = rest.keys().map(String::as_str).collect();
-        return Err(Error::semantic("42601", format!("unrecognized option \"{}\"", names[0]))
-            .with_hint("A stream takes retention, idle_timeout, max_future_skew, and connector with its options."));
+        return Err(
+            Error::semantic("42601", format!("unrecognized option \"{}\"", names[0]))
+                .with_hint("A stream takes retention, idle_timeout, max_future_skew, and connector with its options."),
+        );
     }
     stream.connector = rest;
     Ok(stream)

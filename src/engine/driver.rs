@@ -229,7 +229,12 @@ impl Driver {
             let missing = || Error::conflict("a relation of this transaction was dropped meanwhile");
             let relation = self.catalog.relations.get(id).ok_or_else(missing)?;
             let stored = self.relations.get(id).ok_or_else(missing)?;
-            Ok::<_, Error>(Base { store: &self.store, epoch, relation, stored })
+            Ok::<_, Error>(Base {
+                store: &self.store,
+                epoch,
+                relation,
+                stored,
+            })
         };
         let mut checked = Vec::with_capacity(changes.len());
         for (id, delta) in &changes {
@@ -246,9 +251,20 @@ impl Driver {
 
     /// Takes a source's rows into the epoch in the making.
     fn ingest(&self, making: &mut Making, ingest: Ingest, reply: Reply<()>) {
-        let Ingest { relation, delta, position, errors } = ingest;
-        let write = Write { changes: vec![(relation, delta)], ..Write::default() };
-        match self.apply(making, write).and_then(|()| self.decode_errors(making, relation, &errors)) {
+        let Ingest {
+            relation,
+            delta,
+            position,
+            errors,
+        } = ingest;
+        let write = Write {
+            changes: vec![(relation, delta)],
+            ..Write::default()
+        };
+        match self
+            .apply(making, write)
+            .and_then(|()| self.decode_errors(making, relation, &errors))
+        {
             Ok(()) => {
                 record::write_position(&mut making.commit, relation, &position);
                 making.touched = true;
@@ -279,7 +295,10 @@ impl Driver {
     /// Steps the views, commits, publishes, answers.
     fn make(&mut self, mut making: Making) {
         let time = self.next_time();
-        let due = self.views.values().any(|view| view.due().is_some_and(|due| due <= time.clock));
+        let due = self
+            .views
+            .values()
+            .any(|view| view.due().is_some_and(|due| due <= time.clock));
         if !making.touched && !due {
             self.answer_nothing(making);
             return;
@@ -355,7 +374,11 @@ impl Driver {
     /// Writes the epoch and publishes it.
     pub(super) fn commit(&mut self, time: StepTime, mut commit: Commit, synced: bool) -> Result<Arc<Published>> {
         record::write_progress(&mut commit, time.epoch, self.next_table)?;
-        let durability = if synced { Durability::Synced } else { Durability::Buffered };
+        let durability = if synced {
+            Durability::Synced
+        } else {
+            Durability::Buffered
+        };
         self.store.commit(commit, durability)?;
         self.epoch = time.epoch;
         self.unsynced_since = match durability {
@@ -386,8 +409,14 @@ impl Driver {
                 None => Delta::new(),
             };
             senders.retain(|sender| {
-                let change = EpochChange { epoch, delta: delta.clone() };
-                !matches!(sender.try_send(change), Err(mpsc::error::TrySendError::Closed(_) | mpsc::error::TrySendError::Full(_)))
+                let change = EpochChange {
+                    epoch,
+                    delta: delta.clone(),
+                };
+                !matches!(
+                    sender.try_send(change),
+                    Err(mpsc::error::TrySendError::Closed(_) | mpsc::error::TrySendError::Full(_))
+                )
             });
             !senders.is_empty()
         });
@@ -424,7 +453,10 @@ impl Driver {
             relations.insert(id, Arc::new(stopped));
         }
         self.relations = Arc::new(relations);
-        let above = Error::semantic("55000", format!("{} \"{}\" has stopped", relation.noun(), relation.name));
+        let above = Error::semantic(
+            "55000",
+            format!("{} \"{}\" has stopped", relation.noun(), relation.name),
+        );
         for user in self.catalog.users_of(id) {
             if self.views.contains_key(&user.id) {
                 self.stop_view(user.id, &above, commit);
@@ -480,7 +512,10 @@ impl Driver {
     fn inspect(&self) -> Vec<FlowReport> {
         self.views
             .iter()
-            .map(|(id, view)| FlowReport { relation: *id, nodes: view.status() })
+            .map(|(id, view)| FlowReport {
+                relation: *id,
+                nodes: view.status(),
+            })
             .collect()
     }
 

@@ -5,9 +5,7 @@ use super::{Outcome, Parameters, ResultColumn, RowsTag};
 use crate::catalog::{Emit, MaterializedView, OnError, Relation, RelationId, RelationKind};
 use crate::error::{Error, Result};
 use crate::sql::bind::ParameterTypes;
-use crate::sql::statement::{
-    ExplainFormat, ExplainOptions, ExplainTarget, Name, ObjectKind, Parsed, Statement,
-};
+use crate::sql::statement::{ExplainFormat, ExplainOptions, ExplainTarget, Name, ObjectKind, Parsed, Statement};
 use crate::types::{Nullability, Type};
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::Schema;
@@ -26,8 +24,15 @@ impl Session {
             ExplainTarget::MaterializedView(name) => self.explain_view(name, options)?,
             ExplainTarget::Statement(statement) => self.explain_statement(parsed, options, statement)?,
         };
-        let columns = vec![ResultColumn { name: "QUERY PLAN".to_owned(), kind: Type::Text }];
-        Ok(Outcome::Rows { columns, rows: rows_of(lines(&text)?), tag: RowsTag::Bare("EXPLAIN".to_owned()) })
+        let columns = vec![ResultColumn {
+            name: "QUERY PLAN".to_owned(),
+            kind: Type::Text,
+        }];
+        Ok(Outcome::Rows {
+            columns,
+            rows: rows_of(lines(&text)?),
+            tag: RowsTag::Bare("EXPLAIN".to_owned()),
+        })
     }
 
     fn explain_view(&mut self, name: &Name, options: &ExplainOptions) -> Result<String> {
@@ -36,7 +41,12 @@ impl Session {
         shown(&plan, options)
     }
 
-    fn explain_statement(&mut self, parsed: &Parsed, options: &ExplainOptions, statement: &Statement) -> Result<String> {
+    fn explain_statement(
+        &mut self,
+        parsed: &Parsed,
+        options: &ExplainOptions,
+        statement: &Statement,
+    ) -> Result<String> {
         let query = match statement {
             Statement::Query(query) => query.to_string(),
             Statement::CreateMaterializedView { query, .. } => query.text.clone(),

@@ -36,11 +36,19 @@ impl Driver {
         define: Define,
         reply: Reply<Arc<Published>>,
     ) -> Result<(), (Error, Option<Reply<Arc<Published>>>)> {
-        let Define { catalog, plans, write, answer, .. } = define;
+        let Define {
+            catalog,
+            plans,
+            write,
+            answer,
+            ..
+        } = define;
         let before = (self.catalog.clone(), self.relations.clone());
         let mut making = Making::default();
         making.touch();
-        let done = self.change(&mut making, catalog, &plans).and_then(|()| self.apply(&mut making, write));
+        let done = self
+            .change(&mut making, catalog, &plans)
+            .and_then(|()| self.apply(&mut making, write));
         let time = self.next_time();
         let done = done.and_then(|()| {
             self.step(time, &mut making);
@@ -56,7 +64,11 @@ impl Driver {
         self.drop_flows();
         let mut waiting = Some(reply);
         for plan in plans {
-            let replies = if answer == Answer::WhenBuilt { waiting.take().into_iter().collect() } else { Vec::new() };
+            let replies = if answer == Answer::WhenBuilt {
+                waiting.take().into_iter().collect()
+            } else {
+                Vec::new()
+            };
             self.start_build(plan, replies);
         }
         if let Some(reply) = waiting {
@@ -81,7 +93,10 @@ impl Driver {
             match self.catalog.relations.get(id) {
                 Some(known) if known == relation => {}
                 Some(_) => {
-                    let record = relations.get(id).map(|stored| stored.record.clone()).unwrap_or_default();
+                    let record = relations
+                        .get(id)
+                        .map(|stored| stored.record.clone())
+                        .unwrap_or_default();
                     record::write_relation(&mut making.commit, relation, &record)?;
                     relations.insert(*id, Arc::new(Stored::open(relation, record)?));
                 }
@@ -138,7 +153,10 @@ impl Driver {
             if !stays {
                 build.cancel();
                 for reply in build.replies.drain(..) {
-                    let _ = reply.send(Err(Error::semantic("42P01", "the view was dropped while it was being filled")));
+                    let _ = reply.send(Err(Error::semantic(
+                        "42P01",
+                        "the view was dropped while it was being filled",
+                    )));
                 }
             }
             stays
@@ -272,12 +290,22 @@ impl Driver {
         let plan = super::plan::plan_relation(&self.catalog, relation)?;
         if stored.record.status == Status::Live && plan.text == stored.record.plan {
             let tables = stored.record.flow_tables();
-            let flow = Flow::build(&plan.plan, plan.root, &self.store, &tables, Origin::Stored, self.flow_options())?;
+            let flow = Flow::build(
+                &plan.plan,
+                plan.root,
+                &self.store,
+                &tables,
+                Origin::Stored,
+                self.flow_options(),
+            )?;
             self.views.insert(relation.id, ViewFlow::new(flow, stored.clone()));
             return Ok(());
         }
         if stored.record.status == Status::Live {
-            tracing::warn!(view = relation.name, "the view is planned otherwise than its state: filling it anew");
+            tracing::warn!(
+                view = relation.name,
+                "the view is planned otherwise than its state: filling it anew"
+            );
         }
         self.rebuild(relation, stored, plan)
     }
@@ -318,7 +346,10 @@ pub fn sweep(store: &Store, relations: &HashMap<RelationId, Arc<Stored>>) -> Res
         let Some((key, _)) = scan.next_entry()? else {
             break;
         };
-        let id = key.get(..4).and_then(|prefix| prefix.try_into().ok()).map(u32::from_be_bytes);
+        let id = key
+            .get(..4)
+            .and_then(|prefix| prefix.try_into().ok())
+            .map(u32::from_be_bytes);
         let table = TableId(id.ok_or_else(|| Error::corrupt("a key of the store names no table"))?);
         if !known.contains(&table) {
             delete_tables(&[table], &mut commit);

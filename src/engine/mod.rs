@@ -138,7 +138,11 @@ impl Notice {
 
     /// A warning.
     pub fn warning(code: &'static str, message: impl Into<String>) -> Self {
-        Self { severity: "WARNING", code, ..Self::new(message) }
+        Self {
+            severity: "WARNING",
+            code,
+            ..Self::new(message)
+        }
     }
 
     /// The same with a hint.

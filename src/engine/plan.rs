@@ -20,7 +20,13 @@ pub fn plan_relation(catalog: &Catalog, relation: &Arc<Relation>) -> Result<View
             (&view.query, view.on_error, view.options.get("time_zone"))
         }
         RelationKind::Sink(sink) => (&sink.query, OnError::Skip, None),
-        _ => return Err(Error::internal(format!("{} \"{}\" is not maintained", relation.noun(), relation.name))),
+        _ => {
+            return Err(Error::internal(format!(
+                "{} \"{}\" is not maintained",
+                relation.noun(),
+                relation.name
+            )));
+        }
     };
     let settings = BindSettings {
         search_path: relation.search_path.clone(),
@@ -31,10 +37,21 @@ pub fn plan_relation(catalog: &Catalog, relation: &Arc<Relation>) -> Result<View
     let query = crate::sql::parse_query(text)?;
     let bound = binder.bind_query(&query.query, &mut ParameterTypes::default())?;
     let optimised = crate::sql::optimise(bound.plan)?;
-    let lowered = lower(&optimised, &LowerOptions { on_error: on_error_of(on_error) })?;
+    let lowered = lower(
+        &optimised,
+        &LowerOptions {
+            on_error: on_error_of(on_error),
+        },
+    )?;
     let rewritten = crate::plan::rule::rewrite(&lowered.plan, lowered.root)?;
     let text = crate::plan::explain::fingerprint(&rewritten.plan, rewritten.root);
-    Ok(ViewPlan { relation: relation.id, plan: rewritten.plan, root: rewritten.root, text, firings: rewritten.firings })
+    Ok(ViewPlan {
+        relation: relation.id,
+        plan: rewritten.plan,
+        root: rewritten.root,
+        text,
+        firings: rewritten.firings,
+    })
 }
 
 fn on_error_of(on_error: OnError) -> crate::operator::map::OnError {

@@ -114,7 +114,10 @@ impl Stored {
                     .iter()
                     .map(|index| schema.field(*index).data_type().clone())
                     .collect();
-                let key = Key { columns: primary_key.clone(), codec: KeyCodec::keys(types)? };
+                let key = Key {
+                    columns: primary_key.clone(),
+                    codec: KeyCodec::keys(types)?,
+                };
                 (Form::Keyed, Some(Arc::new(key)))
             }
             _ => (Form::Bag, None),
@@ -127,7 +130,12 @@ impl Stored {
             .faults
             .map(|table| Rows::new(TableId(table), Form::Bag, faults_schema()))
             .transpose()?;
-        Ok(Self { rows, key, faults, record })
+        Ok(Self {
+            rows,
+            key,
+            faults,
+            record,
+        })
     }
 
     /// The rows, or why they cannot be read.
@@ -150,7 +158,10 @@ impl Stored {
             }
         }
         self.rows.as_ref().ok_or_else(|| {
-            Error::semantic("42809", format!("{} \"{}\" keeps no rows", relation.noun(), relation.name))
+            Error::semantic(
+                "42809",
+                format!("{} \"{}\" keeps no rows", relation.noun(), relation.name),
+            )
         })
     }
 }
@@ -158,7 +169,11 @@ impl Stored {
 /// The Arrow schema of a relation's rows.
 pub fn schema_of(relation: &Relation) -> SchemaRef {
     let fields = relation.columns.iter().map(|column| {
-        let nullability = if column.not_null { Nullability::NotNull } else { Nullability::Nullable };
+        let nullability = if column.not_null {
+            Nullability::NotNull
+        } else {
+            Nullability::Nullable
+        };
         column.kind.field(&column.name, nullability).with_nullable(true)
     });
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))

@@ -25,8 +25,8 @@ use datafusion::logical_expr::{
     Distinct, Expr, ExprFunctionExt, LogicalPlan, LogicalPlanBuilder, TableScan, TableType, col, lit,
 };
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
+use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use datafusion::prelude::SessionConfig;
 use futures::{StreamExt, TryStreamExt};
 use hashbrown::HashMap;
@@ -56,7 +56,12 @@ impl View {
             && *id == relation.id
         {
             let overlay = Batch::inserts(rows.clone()).into();
-            return Ok(RelationRows { published: self.published.clone(), stored: None, overlay, schema });
+            return Ok(RelationRows {
+                published: self.published.clone(),
+                stored: None,
+                overlay,
+                schema,
+            });
         }
         let stored = match self.published.relations.get(&relation.id) {
             Some(stored) => {
@@ -350,7 +355,9 @@ impl Reader {
                 *weight -= taken;
             }
         }
-        let kept: Vec<u32> = (0..batch.len() as u32).filter(|row| weights[*row as usize] > 0).collect();
+        let kept: Vec<u32> = (0..batch.len() as u32)
+            .filter(|row| weights[*row as usize] > 0)
+            .collect();
         let kept_weights: Vec<i64> = kept.iter().map(|row| weights[*row as usize]).collect();
         let mut left = Batch::inserts(batch.rows).take(&UInt32Array::from(kept))?;
         left.weights = Weights::from(kept_weights);

@@ -63,7 +63,14 @@ pub fn read(store: &Store) -> Result<Opened> {
 
 /// Writes how far the engine is.
 pub fn write_progress(commit: &mut Commit, epoch: Epoch, next_table: u32) -> Result<()> {
-    put(commit, b"e", &Progress { epoch: epoch.0, next_table })
+    put(
+        commit,
+        b"e",
+        &Progress {
+            epoch: epoch.0,
+            next_table,
+        },
+    )
 }
 
 /// Writes the catalog without its relations.
@@ -123,8 +130,8 @@ fn get<T: DeserializeOwned>(store: &Store, name: &[u8]) -> Result<Option<T>> {
 }
 
 fn put<T: Serialize>(commit: &mut Commit, name: &[u8], value: &T) -> Result<()> {
-    let bytes = serde_json::to_vec(value)
-        .map_err(|error| Error::internal(format!("a record cannot be written: {error}")))?;
+    let bytes =
+        serde_json::to_vec(value).map_err(|error| Error::internal(format!("a record cannot be written: {error}")))?;
     commit.put(&key(name), &bytes);
     Ok(())
 }

@@ -203,9 +203,17 @@ impl Session {
     pub(super) fn bind_settings(&self) -> BindSettings {
         let mut variables: BTreeMap<String, String> = super::settings::SETTINGS
             .iter()
-            .filter_map(|setting| Some((setting.name.to_ascii_lowercase(), self.settings.get(setting.name)?.to_owned())))
+            .filter_map(|setting| {
+                Some((
+                    setting.name.to_ascii_lowercase(),
+                    self.settings.get(setting.name)?.to_owned(),
+                ))
+            })
             .collect();
-        variables.insert("search_path".to_owned(), self.settings.get("search_path").unwrap_or("public").to_owned());
+        variables.insert(
+            "search_path".to_owned(),
+            self.settings.get("search_path").unwrap_or("public").to_owned(),
+        );
         variables.insert(super::system::SESSION.to_owned(), self.process_id.to_string());
         BindSettings {
             search_path: self.search_path(),
@@ -227,8 +235,16 @@ impl Session {
     /// The definitions as this session sees them.
     pub(super) fn catalog(&self) -> Arc<Catalog> {
         match &self.transaction {
-            Some(Transaction { work: Work { catalog: Some(catalog), .. }, .. }) => catalog.clone(),
-            Some(Transaction { published: Some(published), .. }) => published.catalog.clone(),
+            Some(Transaction {
+                work: Work {
+                    catalog: Some(catalog), ..
+                },
+                ..
+            }) => catalog.clone(),
+            Some(Transaction {
+                published: Some(published),
+                ..
+            }) => published.catalog.clone(),
             _ => self.engine.shared().published.load().catalog.clone(),
         }
     }
@@ -237,11 +253,25 @@ impl Session {
     pub(super) fn view(&mut self) -> View {
         let current = self.engine.shared().published.load_full();
         match &mut self.transaction {
-            None => View { catalog: current.catalog.clone(), published: current, overlay: BTreeMap::new(), only: None },
+            None => View {
+                catalog: current.catalog.clone(),
+                published: current,
+                overlay: BTreeMap::new(),
+                only: None,
+            },
             Some(transaction) => {
                 let published = transaction.published.get_or_insert(current).clone();
-                let catalog = transaction.work.catalog.clone().unwrap_or_else(|| published.catalog.clone());
-                View { published, catalog, overlay: transaction.work.overlay.clone(), only: None }
+                let catalog = transaction
+                    .work
+                    .catalog
+                    .clone()
+                    .unwrap_or_else(|| published.catalog.clone());
+                View {
+                    published,
+                    catalog,
+                    overlay: transaction.work.overlay.clone(),
+                    only: None,
+                }
             }
         }
     }
@@ -296,7 +326,10 @@ impl Session {
                 self.describe_change(parsed, statement, types)?
             }
             Statement::Show(show) => Some(self.show_columns(show)?),
-            Statement::Explain { .. } => Some(vec![ResultColumn { name: "QUERY PLAN".to_owned(), kind: Type::Text }]),
+            Statement::Explain { .. } => Some(vec![ResultColumn {
+                name: "QUERY PLAN".to_owned(),
+                kind: Type::Text,
+            }]),
             Statement::Verify(name) => Some(self.verify_columns(name)?),
             Statement::Subscribe(subscribe) => Some(self.subscribe_columns(parsed, subscribe)?),
             Statement::Execute { name, .. } => {
@@ -312,7 +345,10 @@ impl Session {
     /// Runs a statement.
     pub async fn execute(&mut self, statement: &Parsed, parameters: &Parameters) -> Result<Outcome> {
         for text in &statement.notices {
-            self.notice(Notice { code: "42622", ..Notice::new(text.clone()) });
+            self.notice(Notice {
+                code: "42622",
+                ..Notice::new(text.clone())
+            });
         }
         self.token = self.canceller.start();
         let token = self.token.clone();
@@ -335,7 +371,10 @@ impl Session {
         self.check_health(statement)?;
         match statement {
             Statement::Query(query) => self.query(parsed, query, parameters).await,
-            Statement::Insert { .. } | Statement::Update { .. } | Statement::Delete { .. } | Statement::Truncate { .. } => {
+            Statement::Insert { .. }
+            | Statement::Update { .. }
+            | Statement::Delete { .. }
+            | Statement::Truncate { .. } => {
                 self.check_writable(statement_word(statement))?;
                 self.change(parsed, statement, parameters).await
             }
@@ -389,7 +428,11 @@ impl Session {
     ) -> Result<Outcome> {
         let view = self.view();
         let (columns, rows) = self.run_query(&view, parsed, query, parameters).await?;
-        Ok(Outcome::Rows { columns, rows, tag: RowsTag::Select })
+        Ok(Outcome::Rows {
+            columns,
+            rows,
+            tag: RowsTag::Select,
+        })
     }
 
     /// Binds and starts a query.
@@ -486,7 +529,10 @@ impl Session {
         if !implicit {
             return Ok(());
         }
-        let failed = self.transaction.as_ref().is_some_and(|transaction| transaction.health == Health::Failed);
+        let failed = self
+            .transaction
+            .as_ref()
+            .is_some_and(|transaction| transaction.health == Health::Failed);
         if end == ImplicitEnd::Rollback || failed {
             self.undo();
             return Ok(());
@@ -633,7 +679,10 @@ impl Session {
     fn in_block(&mut self, what: &str) -> Result<&mut Transaction> {
         match &mut self.transaction {
             Some(transaction) if transaction.begun == Begun::Explicitly => Ok(transaction),
-            _ => Err(Error::semantic("25P01", format!("{what} can only be used in transaction blocks"))),
+            _ => Err(Error::semantic(
+                "25P01",
+                format!("{what} can only be used in transaction blocks"),
+            )),
         }
     }
 }
@@ -655,7 +704,10 @@ pub(super) fn done(tag: &str) -> Result<Outcome> {
 pub(super) fn result_columns(columns: &[(String, Type)]) -> Vec<ResultColumn> {
     columns
         .iter()
-        .map(|(name, kind)| ResultColumn { name: name.clone(), kind: kind.clone() })
+        .map(|(name, kind)| ResultColumn {
+            name: name.clone(),
+            kind: kind.clone(),
+        })
         .collect()
 }
 
@@ -696,7 +748,11 @@ async fn cancellable<T>(
 }
 
 fn timed_out() -> Error {
-    Error::new(crate::error::Kind::Cancelled, "57014", "canceling statement due to statement timeout")
+    Error::new(
+        crate::error::Kind::Cancelled,
+        "57014",
+        "canceling statement due to statement timeout",
+    )
 }
 
 /// The outcome with rows that end when the statement is cancelled.
@@ -723,9 +779,20 @@ fn watched(outcome: Outcome, token: CancellationToken, timeout: Option<std::time
         .boxed()
     };
     match outcome {
-        Outcome::Rows { columns, rows, tag } => Outcome::Rows { columns, rows: watch(rows), tag },
-        Outcome::CopyOut { columns, rows, format } => Outcome::CopyOut { columns, rows: watch(rows), format },
-        Outcome::Subscribe { columns, rows } => Outcome::Subscribe { columns, rows: watch(rows) },
+        Outcome::Rows { columns, rows, tag } => Outcome::Rows {
+            columns,
+            rows: watch(rows),
+            tag,
+        },
+        Outcome::CopyOut { columns, rows, format } => Outcome::CopyOut {
+            columns,
+            rows: watch(rows),
+            format,
+        },
+        Outcome::Subscribe { columns, rows } => Outcome::Subscribe {
+            columns,
+            rows: watch(rows),
+        },
         other => other,
     }
 }

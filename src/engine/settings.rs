@@ -32,52 +32,202 @@ pub enum Change {
 }
 
 const fn setting(name: &'static str, default: &'static str, change: Change, description: &'static str) -> Setting {
-    Setting { name, default, description, change }
+    Setting {
+        name,
+        default,
+        description,
+        change,
+    }
 }
 
 /// All settings of a session, by name.
 pub const SETTINGS: &[Setting] = &[
-    setting("application_name", "", Change::Reported, "The name of the client's program."),
-    setting("array_nulls", "on", Change::Session, "Accepted: NULL in array input is always NULL."),
-    setting("backslash_quote", "safe_encoding", Change::Session, "Accepted, without effect."),
-    setting("block_size", "8192", Change::Fixed, "PostgreSQL's block size, for clients that ask."),
+    setting(
+        "application_name",
+        "",
+        Change::Reported,
+        "The name of the client's program.",
+    ),
+    setting(
+        "array_nulls",
+        "on",
+        Change::Session,
+        "Accepted: NULL in array input is always NULL.",
+    ),
+    setting(
+        "backslash_quote",
+        "safe_encoding",
+        Change::Session,
+        "Accepted, without effect.",
+    ),
+    setting(
+        "block_size",
+        "8192",
+        Change::Fixed,
+        "PostgreSQL's block size, for clients that ask.",
+    ),
     setting("bytea_output", "hex", Change::Session, "The text form of bytea: hex."),
-    setting("check_function_bodies", "on", Change::Session, "Accepted, without effect."),
-    setting("client_encoding", "UTF8", Change::Reported, "The client's encoding: UTF8."),
-    setting("client_min_messages", "notice", Change::Session, "The least severity that the client is told."),
-    setting("DateStyle", "ISO, MDY", Change::Reported, "The form of dates; output is ISO."),
+    setting(
+        "check_function_bodies",
+        "on",
+        Change::Session,
+        "Accepted, without effect.",
+    ),
+    setting(
+        "client_encoding",
+        "UTF8",
+        Change::Reported,
+        "The client's encoding: UTF8.",
+    ),
+    setting(
+        "client_min_messages",
+        "notice",
+        Change::Session,
+        "The least severity that the client is told.",
+    ),
+    setting(
+        "DateStyle",
+        "ISO, MDY",
+        Change::Reported,
+        "The form of dates; output is ISO.",
+    ),
     setting("default_tablespace", "", Change::Session, "Accepted, without effect."),
-    setting("default_transaction_isolation", "repeatable read", Change::Session, "The level of new transactions."),
-    setting("default_transaction_read_only", "off", Change::Reported, "Whether new transactions may not write."),
-    setting("extra_float_digits", "1", Change::Session, "Accepted: floats are printed shortest-exact."),
-    setting("idle_in_transaction_session_timeout", "0", Change::Session, "Accepted, without effect."),
-    setting("in_hot_standby", "off", Change::Fixed, "Whether this is a standby server."),
-    setting("integer_datetimes", "on", Change::Fixed, "Whether times are integers on the wire."),
-    setting("IntervalStyle", "postgres", Change::Reported, "The form of intervals: postgres."),
-    setting("is_superuser", "on", Change::Fixed, "Whether the user may do everything."),
+    setting(
+        "default_transaction_isolation",
+        "repeatable read",
+        Change::Session,
+        "The level of new transactions.",
+    ),
+    setting(
+        "default_transaction_read_only",
+        "off",
+        Change::Reported,
+        "Whether new transactions may not write.",
+    ),
+    setting(
+        "extra_float_digits",
+        "1",
+        Change::Session,
+        "Accepted: floats are printed shortest-exact.",
+    ),
+    setting(
+        "idle_in_transaction_session_timeout",
+        "0",
+        Change::Session,
+        "Accepted, without effect.",
+    ),
+    setting(
+        "in_hot_standby",
+        "off",
+        Change::Fixed,
+        "Whether this is a standby server.",
+    ),
+    setting(
+        "integer_datetimes",
+        "on",
+        Change::Fixed,
+        "Whether times are integers on the wire.",
+    ),
+    setting(
+        "IntervalStyle",
+        "postgres",
+        Change::Reported,
+        "The form of intervals: postgres.",
+    ),
+    setting(
+        "is_superuser",
+        "on",
+        Change::Fixed,
+        "Whether the user may do everything.",
+    ),
     setting("jit", "off", Change::Session, "Accepted, without effect."),
     setting("lc_collate", "C", Change::Fixed, "How text is ordered: by its bytes."),
     setting("lc_ctype", "C.UTF-8", Change::Fixed, "How text is classified."),
     setting("lc_messages", "C", Change::Session, "The language of messages."),
-    setting("listed_rows_max", "100000", Change::Session, "The late and failed rows that a view lists at most."),
+    setting(
+        "listed_rows_max",
+        "100000",
+        Change::Session,
+        "The late and failed rows that a view lists at most.",
+    ),
     setting("lock_timeout", "0", Change::Session, "Accepted: readers take no locks."),
     setting("max_identifier_length", "63", Change::Fixed, "The bytes of a name."),
     setting("max_index_keys", "32", Change::Fixed, "The columns of an index."),
-    setting("password_encryption", "scram-sha-256", Change::Session, "How passwords are kept."),
+    setting(
+        "password_encryption",
+        "scram-sha-256",
+        Change::Session,
+        "How passwords are kept.",
+    ),
     setting("row_security", "on", Change::Session, "Accepted, without effect."),
-    setting("search_path", "\"$user\", public", Change::Session, "The schemas that names are looked up in."),
-    setting("server_encoding", "UTF8", Change::Fixed, "The encoding of what is stored."),
-    setting("server_version", "", Change::Fixed, "The version of PostgreSQL that is spoken."),
+    setting(
+        "search_path",
+        "\"$user\", public",
+        Change::Session,
+        "The schemas that names are looked up in.",
+    ),
+    setting(
+        "server_encoding",
+        "UTF8",
+        Change::Fixed,
+        "The encoding of what is stored.",
+    ),
+    setting(
+        "server_version",
+        "",
+        Change::Fixed,
+        "The version of PostgreSQL that is spoken.",
+    ),
     setting("server_version_num", "150013", Change::Fixed, "The same as a number."),
     setting("session_authorization", "", Change::Fixed, "The session's user."),
-    setting("standard_conforming_strings", "on", Change::Reported, "Whether backslashes in strings are plain."),
-    setting("statement_timeout", "0", Change::Session, "The milliseconds after which a statement is cancelled; 0: never."),
-    setting("synchronize_seqscans", "on", Change::Session, "Accepted, without effect."),
-    setting("synchronous_commit", "on", Change::Session, "Accepted: commits are always on the disk."),
-    setting("TimeZone", "UTC", Change::Reported, "The time zone in which timestamptz is shown and read."),
-    setting("transaction_isolation", "repeatable read", Change::Session, "The level of this transaction."),
-    setting("transaction_read_only", "off", Change::Session, "Whether this transaction may not write."),
-    setting("use_views", "on", Change::Session, "Whether a query may read a view that already holds its answer."),
+    setting(
+        "standard_conforming_strings",
+        "on",
+        Change::Reported,
+        "Whether backslashes in strings are plain.",
+    ),
+    setting(
+        "statement_timeout",
+        "0",
+        Change::Session,
+        "The milliseconds after which a statement is cancelled; 0: never.",
+    ),
+    setting(
+        "synchronize_seqscans",
+        "on",
+        Change::Session,
+        "Accepted, without effect.",
+    ),
+    setting(
+        "synchronous_commit",
+        "on",
+        Change::Session,
+        "Accepted: commits are always on the disk.",
+    ),
+    setting(
+        "TimeZone",
+        "UTC",
+        Change::Reported,
+        "The time zone in which timestamptz is shown and read.",
+    ),
+    setting(
+        "transaction_isolation",
+        "repeatable read",
+        Change::Session,
+        "The level of this transaction.",
+    ),
+    setting(
+        "transaction_read_only",
+        "off",
+        Change::Session,
+        "Whether this transaction may not write.",
+    ),
+    setting(
+        "use_views",
+        "on",
+        Change::Session,
+        "Whether a query may read a view that already holds its answer.",
+    ),
     setting("work_mem", "4MB", Change::Session, "Accepted, without effect."),
     setting("xmloption", "content", Change::Session, "Accepted, without effect."),
 ];
@@ -135,7 +285,10 @@ impl SessionSettings {
             return Err(unknown(name));
         };
         if setting.change == Change::Fixed {
-            return Err(Error::semantic("55P02", format!("parameter \"{}\" cannot be changed", setting.name)));
+            return Err(Error::semantic(
+                "55P02",
+                format!("parameter \"{}\" cannot be changed", setting.name),
+            ));
         }
         let value = self.checked(setting, value)?;
         let changed = self.values.insert(setting.name, value.clone()).as_ref() != Some(&value);
@@ -183,7 +336,13 @@ impl SessionSettings {
         path.split(',')
             .map(|part| part.trim().trim_matches('"'))
             .filter(|part| !part.is_empty())
-            .map(|part| if part == "$user" { user.to_owned() } else { part.to_owned() })
+            .map(|part| {
+                if part == "$user" {
+                    user.to_owned()
+                } else {
+                    part.to_owned()
+                }
+            })
             .collect()
     }
 
@@ -208,13 +367,14 @@ impl SessionSettings {
             }
             "client_encoding" => match value.to_ascii_lowercase().as_str() {
                 "utf8" | "utf-8" | "unicode" => Ok("UTF8".to_owned()),
-                _ => Err(Error::unsupported(format!("encoding \"{value}\" is not supported"))
-                    .with_hint("Use UTF8.")),
+                _ => Err(Error::unsupported(format!("encoding \"{value}\" is not supported")).with_hint("Use UTF8.")),
             },
             "IntervalStyle" => match value.to_ascii_lowercase().as_str() {
                 "postgres" => Ok("postgres".to_owned()),
-                _ => Err(Error::unsupported(format!("IntervalStyle \"{value}\" is not supported"))
-                    .with_hint("Use postgres.")),
+                _ => Err(
+                    Error::unsupported(format!("IntervalStyle \"{value}\" is not supported"))
+                        .with_hint("Use postgres."),
+                ),
             },
             "DateStyle" => date_style(value, self.get("DateStyle").unwrap_or("ISO, MDY")).ok_or_else(invalid),
             "bytea_output" if !value.eq_ignore_ascii_case("hex") => {
@@ -229,7 +389,10 @@ impl SessionSettings {
             }
             "default_transaction_read_only" | "transaction_read_only" | "use_views" | "jit" | "row_security" => {
                 let on = boolean(value).ok_or_else(|| {
-                    Error::semantic("22023", format!("parameter \"{}\" requires a Boolean value", setting.name))
+                    Error::semantic(
+                        "22023",
+                        format!("parameter \"{}\" requires a Boolean value", setting.name),
+                    )
                 })?;
                 Ok(if on { "on" } else { "off" }.to_owned())
             }

@@ -33,12 +33,19 @@ impl Session {
             })
             .collect();
         let batch = batch_of(schema, arrays, lines.len())?;
-        Ok(Outcome::Rows { columns, rows: rows_of(batch), tag: RowsTag::Bare("SHOW".to_owned()) })
+        Ok(Outcome::Rows {
+            columns,
+            rows: rows_of(batch),
+            tag: RowsTag::Bare("SHOW".to_owned()),
+        })
     }
 
     #[expect(clippy::type_complexity, reason = "columns and lines of a small table")]
     fn shown(&self, show: &Show) -> Result<(Vec<ResultColumn>, Vec<Vec<Option<String>>>)> {
-        let text = |name: &str| ResultColumn { name: name.to_owned(), kind: Type::Text };
+        let text = |name: &str| ResultColumn {
+            name: name.to_owned(),
+            kind: Type::Text,
+        };
         let list = |noun: &str| {
             let catalog = self.catalog();
             let lines = catalog
@@ -62,7 +69,11 @@ impl Session {
                     .iter()
                     .map(|setting| {
                         let value = self.settings.get(setting.name).unwrap_or_default().to_owned();
-                        vec![Some(setting.name.to_owned()), Some(value), Some(setting.description.to_owned())]
+                        vec![
+                            Some(setting.name.to_owned()),
+                            Some(value),
+                            Some(setting.description.to_owned()),
+                        ]
                     })
                     .collect();
                 (vec![text("name"), text("setting"), text("description")], lines)
@@ -76,7 +87,10 @@ impl Session {
             Show::Schemas => {
                 let catalog = self.catalog();
                 let names = std::iter::once("public").chain(catalog.schemas.iter().map(String::as_str));
-                (vec![text("name")], names.map(|name| vec![Some(name.to_owned())]).collect())
+                (
+                    vec![text("name")],
+                    names.map(|name| vec![Some(name.to_owned())]).collect(),
+                )
             }
             Show::Watermarks => {
                 return Err(Error::unsupported("SHOW WATERMARKS is not supported")
@@ -88,24 +102,36 @@ impl Session {
                     None => self.find_any(name)?,
                 };
                 let columns = vec![text("name"), text("create_statement")];
-                (columns, vec![vec![Some(relation.name.clone()), Some(relation.sql.clone())]])
+                (
+                    columns,
+                    vec![vec![Some(relation.name.clone()), Some(relation.sql.clone())]],
+                )
             }
         })
     }
 
     pub(super) fn set(&mut self, name: &str, value: &SetValue, scope: SetScope) -> Result<Outcome> {
         if scope == SetScope::Transaction && self.transaction.is_none() {
-            self.notice(Notice::warning("25P01", "SET LOCAL can only be used in transaction blocks"));
+            self.notice(Notice::warning(
+                "25P01",
+                "SET LOCAL can only be used in transaction blocks",
+            ));
             return done("SET");
         }
         let change = match value {
             SetValue::Default => self.settings.reset(name)?,
             SetValue::Values(values) => {
-                let text = if name == "search_path" { quoted_list(values) } else { values.join(", ") };
+                let text = if name == "search_path" {
+                    quoted_list(values)
+                } else {
+                    values.join(", ")
+                };
                 self.settings.set(name, &text)?
             }
         };
-        if scope == SetScope::Transaction && let Some(transaction) = &mut self.transaction {
+        if scope == SetScope::Transaction
+            && let Some(transaction) = &mut self.transaction
+        {
             let canonical = SessionSettings::find(name).map_or(name, |setting| setting.name);
             transaction.local_settings.push(canonical.to_owned());
         }
@@ -150,7 +176,10 @@ impl Session {
                     transaction.access = if read_only { Access::ReadOnly } else { Access::ReadWrite };
                 }
                 (SetScope::Transaction, None) => {
-                    self.notice(Notice::warning("25P01", "SET TRANSACTION can only be used in transaction blocks"));
+                    self.notice(Notice::warning(
+                        "25P01",
+                        "SET TRANSACTION can only be used in transaction blocks",
+                    ));
                 }
                 (SetScope::Session, _) => {
                     let value = if read_only { "on" } else { "off" };
@@ -166,7 +195,10 @@ impl Session {
         let tag = match what {
             Discard::All => {
                 if self.status() == super::TransactionStatus::InTransaction {
-                    return Err(Error::semantic("25001", "DISCARD ALL cannot run inside a transaction block"));
+                    return Err(Error::semantic(
+                        "25001",
+                        "DISCARD ALL cannot run inside a transaction block",
+                    ));
                 }
                 self.prepared.clear();
                 self.cursors.clear();
@@ -187,7 +219,9 @@ fn quoted_list(values: &[String]) -> String {
     let quoted: Vec<String> = values
         .iter()
         .map(|value| {
-            let plain = value.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+            let plain = value
+                .chars()
+                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
             if plain { value.clone() } else { format!("\"{value}\"") }
         })
         .collect();
@@ -197,8 +231,14 @@ fn quoted_list(values: &[String]) -> String {
 /// An identifier as it must be written.
 pub fn quoted(name: &str) -> String {
     let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
-        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-    if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+        && name
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    if plain {
+        name.to_owned()
+    } else {
+        format!("\"{}\"", name.replace('"', "\"\""))
+    }
 }
 
 fn literal(text: &str) -> String {
@@ -206,8 +246,14 @@ fn literal(text: &str) -> String {
 }
 
 fn with_options<'a>(options: impl Iterator<Item = (&'a str, String)>) -> String {
-    let parts: Vec<String> = options.map(|(name, value)| format!("{name} = {}", literal(&value))).collect();
-    if parts.is_empty() { String::new() } else { format!(" WITH ({})", parts.join(", ")) }
+    let parts: Vec<String> = options
+        .map(|(name, value)| format!("{name} = {}", literal(&value)))
+        .collect();
+    if parts.is_empty() {
+        String::new()
+    } else {
+        format!(" WITH ({})", parts.join(", "))
+    }
 }
 
 /// The statement that makes a relation.
@@ -221,7 +267,10 @@ pub fn create_statement(relation: &Relation) -> String {
         RelationKind::Stream(stream) => {
             let mut parts = column_texts(relation);
             if let Some((index, expression)) = &stream.watermark {
-                parts.push(format!("WATERMARK FOR {} AS {expression}", quoted(&relation.columns[*index].name)));
+                parts.push(format!(
+                    "WATERMARK FOR {} AS {expression}",
+                    quoted(&relation.columns[*index].name)
+                ));
             }
             let mut options: Vec<(&str, String)> = Vec::new();
             match stream.retention {
@@ -235,14 +284,25 @@ pub fn create_statement(relation: &Relation) -> String {
             if let Some(millis) = stream.max_future_skew_ms {
                 options.push(("max_future_skew", millis_text(millis)));
             }
-            options.extend(stream.connector.iter().map(|(name, value)| (name.as_str(), value.clone())));
-            format!("CREATE STREAM {name} (\n    {}\n){}", parts.join(",\n    "), with_options(options.into_iter()))
+            options.extend(
+                stream
+                    .connector
+                    .iter()
+                    .map(|(name, value)| (name.as_str(), value.clone())),
+            );
+            format!(
+                "CREATE STREAM {name} (\n    {}\n){}",
+                parts.join(",\n    "),
+                with_options(options.into_iter())
+            )
         }
         RelationKind::Table { primary_key } => {
             let mut parts = column_texts(relation);
             if !primary_key.is_empty() {
-                let key: Vec<String> =
-                    primary_key.iter().map(|index| quoted(&relation.columns[*index].name)).collect();
+                let key: Vec<String> = primary_key
+                    .iter()
+                    .map(|index| quoted(&relation.columns[*index].name))
+                    .collect();
                 parts.push(format!("PRIMARY KEY ({})", key.join(", ")));
             }
             format!("CREATE TABLE {name} (\n    {}\n)", parts.join(",\n    "))
@@ -255,10 +315,18 @@ pub fn create_statement(relation: &Relation) -> String {
                 crate::catalog::Emit::OnUpdate => "",
                 crate::catalog::Emit::OnWindowClose => "\nEMIT ON WINDOW CLOSE",
             };
-            format!("CREATE MATERIALIZED VIEW {name}{}{options} AS\n{}{emit}", names_text(relation), view.query)
+            format!(
+                "CREATE MATERIALIZED VIEW {name}{}{options} AS\n{}{emit}",
+                names_text(relation),
+                view.query
+            )
         }
         RelationKind::Sink(sink) => {
-            let options = with_options(sink.options.iter().map(|(option, value)| (option.as_str(), value.clone())));
+            let options = with_options(
+                sink.options
+                    .iter()
+                    .map(|(option, value)| (option.as_str(), value.clone())),
+            );
             format!("CREATE SINK {name} AS\n{}{options}", sink.query)
         }
         RelationKind::Index { on: RelationId(on), .. } => format!("CREATE INDEX {name} ON {on}"),

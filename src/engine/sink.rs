@@ -14,7 +14,11 @@ pub fn check(options: &BTreeMap<String, String>, columns: &[Column]) -> Result<(
             return Err(Error::unsupported("connector \"file\" is not supported for a sink")
                 .with_hint("Use COPY (SUBSCRIBE TO v) TO STDOUT, or connector = 'blackhole'."));
         }
-        open_sink(&SinkRequest { options, columns, position: None })?;
+        open_sink(&SinkRequest {
+            options,
+            columns,
+            position: None,
+        })?;
     }
     Ok(())
 }

@@ -75,7 +75,11 @@ pub struct SourceReport {
 impl Sources {
     /// No source yet.
     pub fn new(store: Store, commands: Commands) -> Self {
-        Self { store, commands, running: Arc::default() }
+        Self {
+            store,
+            commands,
+            running: Arc::default(),
+        }
     }
 
     /// Starts the sources of new streams and stops those of dropped ones.
@@ -104,7 +108,9 @@ impl Sources {
                 commands: self.commands.clone(),
                 handle,
             };
-            let started = std::thread::Builder::new().name("source".to_owned()).spawn(move || work.run());
+            let started = std::thread::Builder::new()
+                .name("source".to_owned())
+                .spawn(move || work.run());
             if let Err(error) = started {
                 tracing::error!(stream = relation.name, %error, "no thread could be started for a source");
             }
@@ -119,7 +125,10 @@ impl Sources {
     /// How far each source is.
     pub fn reports(&self) -> Vec<(RelationId, SourceReport)> {
         let running = self.running.lock();
-        let mut reports: Vec<_> = running.iter().map(|(id, handle)| (*id, handle.report.lock().clone())).collect();
+        let mut reports: Vec<_> = running
+            .iter()
+            .map(|(id, handle)| (*id, handle.report.lock().clone()))
+            .collect();
         reports.sort_by_key(|(id, _)| *id);
         reports
     }
@@ -189,14 +198,20 @@ impl Work {
         })?;
         let handle = self.handle.clone();
         source.wake_by(Arc::new(move || handle.ring()));
-        let settings = BindSettings { search_path: self.relation.search_path.clone(), ..BindSettings::default() };
+        let settings = BindSettings {
+            search_path: self.relation.search_path.clone(),
+            ..BindSettings::default()
+        };
         let given: Vec<usize> = (0..self.relation.columns.len())
             .filter(|index| self.relation.columns[*index].generated.is_none())
             .collect();
         let completion = Completion::new(&self.catalog, &settings, &self.relation, &given, 0)?;
         let started = Instant::now();
         let mut flying: VecDeque<oneshot::Receiver<Result<()>>> = VecDeque::new();
-        let budget = Budget { rows_max: POLL_ROWS_MAX, bytes_max: POLL_BYTES_MAX };
+        let budget = Budget {
+            rows_max: POLL_ROWS_MAX,
+            bytes_max: POLL_BYTES_MAX,
+        };
         while !self.handle.is_stopped() {
             let polled = source.poll(budget)?;
             let progress = source.progress();
@@ -261,8 +276,10 @@ impl Work {
         errors: Vec<crate::connector::DecodeError>,
         position: Position,
     ) -> Result<Option<Ingest>> {
-        let mut errors: Vec<(String, String, String)> =
-            errors.into_iter().map(|error| (error.position, error.message, error.record)).collect();
+        let mut errors: Vec<(String, String, String)> = errors
+            .into_iter()
+            .map(|error| (error.position, error.message, error.record))
+            .collect();
         let mut whole = Delta::new();
         for batch in delta.batches {
             let columns: Vec<ArrayRef> = batch.rows.columns().to_vec();
@@ -285,11 +302,22 @@ impl Work {
         if whole.is_empty() && errors.is_empty() {
             return Ok(None);
         }
-        Ok(Some(Ingest { relation: self.relation.id, delta: whole, position: position.0, errors }))
+        Ok(Some(Ingest {
+            relation: self.relation.id,
+            delta: whole,
+            position: position.0,
+            errors,
+        }))
     }
 }
 
 /// Opens a source once, to refuse wrong options when the stream is made.
 pub fn check(options: &std::collections::BTreeMap<String, String>, columns: &[crate::catalog::Column]) -> Result<()> {
-    open_source(&SourceRequest { options, columns, position: None, projection: None }).map(drop)
+    open_source(&SourceRequest {
+        options,
+        columns,
+        position: None,
+        projection: None,
+    })
+    .map(drop)
 }

@@ -32,8 +32,12 @@ impl Session {
         let relation = self.find_any(name)?;
         match relation.kind {
             RelationKind::Stream(_) | RelationKind::Table { .. } | RelationKind::MaterializedView(_) => Ok(relation),
-            _ => Err(Error::unsupported(format!("SUBSCRIBE TO {} \"{}\" is not supported", relation.noun(), relation.name))
-                .with_hint("Create a materialized view of it, and subscribe to that.")),
+            _ => Err(Error::unsupported(format!(
+                "SUBSCRIBE TO {} \"{}\" is not supported",
+                relation.noun(),
+                relation.name
+            ))
+            .with_hint("Create a materialized view of it, and subscribe to that.")),
         }
     }
 
@@ -44,8 +48,16 @@ impl Session {
     pub(super) async fn subscribe(&mut self, _parsed: &Parsed, subscribe: &Subscribe) -> Result<Outcome> {
         let relation = self.subscribed(subscribe)?;
         let (sender, receiver) = mpsc::channel(EPOCHS_BEHIND_MAX);
-        let request = Subscription { relation: relation.id, sender };
-        let published = self.engine.shared().commands.ask(|reply| Command::Subscribe(request, reply)).await?;
+        let request = Subscription {
+            relation: relation.id,
+            sender,
+        };
+        let published = self
+            .engine
+            .shared()
+            .commands
+            .ask(|reply| Command::Subscribe(request, reply))
+            .await?;
         if let Some(epoch) = subscribe.as_of_epoch
             && epoch != published.epoch.0
         {
@@ -55,14 +67,20 @@ impl Session {
             return Err(error);
         }
         let columns = columns_of(&relation);
-        let shape = Shape { schema: schema_of(&columns), progress: subscribe.progress };
+        let shape = Shape {
+            schema: schema_of(&columns),
+            progress: subscribe.progress,
+        };
         let first = if subscribe.snapshot && subscribe.as_of_epoch.is_none() {
             snapshot(published.clone(), relation, shape.clone())?
         } else {
             futures::stream::empty().boxed()
         };
         let later = changes(receiver, shape);
-        Ok(Outcome::Subscribe { columns, rows: first.chain(later).boxed() })
+        Ok(Outcome::Subscribe {
+            columns,
+            rows: first.chain(later).boxed(),
+        })
     }
 }
 
@@ -74,17 +92,25 @@ struct Shape {
 }
 
 fn columns_of(relation: &Relation) -> Vec<ResultColumn> {
-    let own = relation.columns.iter().map(|column| ResultColumn { name: column.name.clone(), kind: column.kind.clone() });
+    let own = relation.columns.iter().map(|column| ResultColumn {
+        name: column.name.clone(),
+        kind: column.kind.clone(),
+    });
     ["epoch", "diff"]
         .iter()
-        .map(|name| ResultColumn { name: (*name).to_owned(), kind: Type::Int8 })
+        .map(|name| ResultColumn {
+            name: (*name).to_owned(),
+            kind: Type::Int8,
+        })
         .chain(own)
         .collect()
 }
 
 fn schema_of(columns: &[ResultColumn]) -> SchemaRef {
-    let fields: Vec<Field> =
-        columns.iter().map(|column| column.kind.field(&column.name, Nullability::Nullable)).collect();
+    let fields: Vec<Field> = columns
+        .iter()
+        .map(|column| column.kind.field(&column.name, Nullability::Nullable))
+        .collect();
     Arc::new(Schema::new(fields))
 }
 
@@ -120,8 +146,11 @@ fn changes(receiver: mpsc::Receiver<EpochChange>, shape: Shape) -> RowStream {
         }
         loop {
             let Some(change) = receiver.recv().await else {
-                let error = Error::limit("53000", "the subscription has ended: its client did not keep up, or the relation was dropped")
-                    .with_hint("Subscribe again, and read faster.");
+                let error = Error::limit(
+                    "53000",
+                    "the subscription has ended: its client did not keep up, or the relation was dropped",
+                )
+                .with_hint("Subscribe again, and read faster.");
                 return Some((Err(error), (receiver, shape, Open::No)));
             };
             if change.delta.is_empty() && !shape.progress {
@@ -148,7 +177,9 @@ fn epoch_rows(change: &EpochChange, shape: &Shape) -> Result<RecordBatch> {
             Arc::new(Int64Array::from(vec![0])),
         ];
         columns.extend(
-            shape.schema.fields()[2..].iter().map(|field| arrow::array::new_null_array(field.data_type(), 1)),
+            shape.schema.fields()[2..]
+                .iter()
+                .map(|field| arrow::array::new_null_array(field.data_type(), 1)),
         );
         return batch_of(shape.schema.clone(), columns, 1);
     }
@@ -178,7 +209,10 @@ fn shaped(epoch: u64, batch: &Batch, schema: &SchemaRef) -> Result<RecordBatch> 
             arrow::compute::cast(column, field.data_type())?
         });
     }
-    debug_assert!(columns.iter().all(|column| column.len() == count), "all columns are equally long");
+    debug_assert!(
+        columns.iter().all(|column| column.len() == count),
+        "all columns are equally long"
+    );
     batch_of(schema.clone(), columns, count)
 }
 

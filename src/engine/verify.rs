@@ -29,7 +29,10 @@ impl Session {
         let RelationKind::MaterializedView(definition) = &relation.kind else {
             return Err(Error::internal("a materialized view without a query"));
         };
-        let view = View { overlay: std::collections::BTreeMap::new(), ..self.view() };
+        let view = View {
+            overlay: std::collections::BTreeMap::new(),
+            ..self.view()
+        };
         let stored = view
             .published
             .relations
@@ -40,9 +43,12 @@ impl Session {
         if let Some(faults) = &stored.faults
             && faults.scan(&view.published.snapshot).next_batch()?.is_some()
         {
-            return Err(Error::semantic("55000", format!("view \"{}\" has left out rows that failed", relation.name))
-                .with_detail(format!("They are listed by row_errors('{}').", relation.name))
-                .with_hint("The batch query fails on these rows: there is nothing to compare with until they are gone."));
+            return Err(Error::semantic(
+                "55000",
+                format!("view \"{}\" has left out rows that failed", relation.name),
+            )
+            .with_detail(format!("They are listed by row_errors('{}').", relation.name))
+            .with_hint("The batch query fails on these rows: there is nothing to compare with until they are gone."));
         }
         let expected = self.recompute(&view, &relation, definition).await?;
         let mut difference = Delta::new();
@@ -55,12 +61,25 @@ impl Session {
         let difference = difference.consolidate(&rows.schema)?;
         let columns = columns_of(&relation);
         let answer = answer(&difference, &columns, &rows.schema)?;
-        Ok(Outcome::Rows { columns, rows: rows_of(answer), tag: RowsTag::Bare("VERIFY".to_owned()) })
+        Ok(Outcome::Rows {
+            columns,
+            rows: rows_of(answer),
+            tag: RowsTag::Bare("VERIFY".to_owned()),
+        })
     }
 
     /// The query's rows, in batch, under the view's own settings.
-    async fn recompute(&mut self, view: &View, relation: &Arc<Relation>, definition: &MaterializedView) -> Result<RecordBatch> {
-        let time_zone = definition.options.get("time_zone").cloned().unwrap_or_else(|| "UTC".to_owned());
+    async fn recompute(
+        &mut self,
+        view: &View,
+        relation: &Arc<Relation>,
+        definition: &MaterializedView,
+    ) -> Result<RecordBatch> {
+        let time_zone = definition
+            .options
+            .get("time_zone")
+            .cloned()
+            .unwrap_or_else(|| "UTC".to_owned());
         let settings = BindSettings {
             search_path: relation.search_path.clone(),
             time_zone: time_zone.clone(),
@@ -83,17 +102,27 @@ fn check_provable(view: &View, relation: &Relation) -> Result<()> {
             && let RelationKind::Stream(stream) = &input.kind
             && stream.retention != crate::catalog::Retention::Forever
         {
-            return Err(Error::semantic("55000", format!("view \"{}\" cannot be verified", relation.name))
-                .with_detail(format!("Stream \"{}\" does not keep all its rows.", input.name))
-                .with_hint("Only views over streams with retention = 'forever', tables and views can be proved."));
+            return Err(
+                Error::semantic("55000", format!("view \"{}\" cannot be verified", relation.name))
+                    .with_detail(format!("Stream \"{}\" does not keep all its rows.", input.name))
+                    .with_hint("Only views over streams with retention = 'forever', tables and views can be proved."),
+            );
         }
     }
     Ok(())
 }
 
 fn columns_of(relation: &Relation) -> Vec<ResultColumn> {
-    let own = relation.columns.iter().map(|column| ResultColumn { name: column.name.clone(), kind: column.kind.clone() });
-    std::iter::once(ResultColumn { name: "diff".to_owned(), kind: Type::Int8 }).chain(own).collect()
+    let own = relation.columns.iter().map(|column| ResultColumn {
+        name: column.name.clone(),
+        kind: column.kind.clone(),
+    });
+    std::iter::once(ResultColumn {
+        name: "diff".to_owned(),
+        kind: Type::Int8,
+    })
+    .chain(own)
+    .collect()
 }
 
 fn answer(difference: &Delta, columns: &[ResultColumn], schema: &SchemaRef) -> Result<RecordBatch> {
@@ -102,7 +131,9 @@ fn answer(difference: &Delta, columns: &[ResultColumn], schema: &SchemaRef) -> R
     let diffs: Int64Array = (0..count).map(|row| Some(all.weights.at(row))).collect();
     let mut arrays: Vec<ArrayRef> = vec![Arc::new(diffs)];
     arrays.extend(all.rows.columns().iter().map(|column| column.slice(0, count)));
-    let fields: Vec<Field> =
-        columns.iter().map(|column| column.kind.field(&column.name, Nullability::Nullable)).collect();
+    let fields: Vec<Field> = columns
+        .iter()
+        .map(|column| column.kind.field(&column.name, Nullability::Nullable))
+        .collect();
     batch_of(Arc::new(Schema::new(fields)), arrays, count)
 }

@@ -61,7 +61,11 @@ pub fn step(flow: &mut Flow, stored: &Stored, time: StepTime, changes: &Changes,
         .ok_or_else(|| Error::internal("a view has no place for its rows"))?;
     let mut faults = Faults::default();
     let delta = flow.step(time, changes, &mut faults)?;
-    let delta = if delta.is_inserts() { delta } else { delta.consolidate(&rows.schema)? };
+    let delta = if delta.is_inserts() {
+        delta
+    } else {
+        delta.consolidate(&rows.schema)?
+    };
     // Flows name columns by position; the view has names.
     let delta = renamed(delta, rows)?;
     rows.write_bag(&delta, commit)?;

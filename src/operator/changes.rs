@@ -49,7 +49,10 @@ pub(super) fn put_out_rows(
         let (bytes, own): (Vec<&[u8]>, Vec<i64>) = chosen.map(|(row, weight)| (*row, *weight)).unzip();
         for (bytes, own) in bytes.chunks(BATCH_ROWS).zip(own.chunks(BATCH_ROWS)) {
             let rows = batch_of(schema.clone(), codec.decode(bytes.iter().copied())?, bytes.len())?;
-            output.push(Batch { rows, weights: Weights::from(own.to_vec()) })?;
+            output.push(Batch {
+                rows,
+                weights: Weights::from(own.to_vec()),
+            })?;
         }
     }
     Ok(())

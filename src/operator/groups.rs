@@ -22,11 +22,20 @@ pub(super) struct Groups {
 impl Groups {
     /// The number of a key, a new one if it was not there.
     pub(super) fn intern(&mut self, key: &[u8]) -> u32 {
-        let Self { table, hasher, bytes, ends } = self;
+        let Self {
+            table,
+            hasher,
+            bytes,
+            ends,
+        } = self;
         let hash = hasher.hash_one(key);
         let next = ends.len() as u32;
         let slice = |number: &u32| slice_of(bytes, ends, *number as usize);
-        let entry = table.entry(hash, |number| slice(number) == key, |number| hasher.hash_one(slice(number)));
+        let entry = table.entry(
+            hash,
+            |number| slice(number) == key,
+            |number| hasher.hash_one(slice(number)),
+        );
         match entry {
             hashbrown::hash_table::Entry::Occupied(known) => *known.get(),
             hashbrown::hash_table::Entry::Vacant(place) => {
@@ -73,7 +82,10 @@ fn slice_of<'a>(bytes: &'a [u8], ends: &[usize], number: usize) -> &'a [u8] {
 
 /// The columns of a batch at these positions.
 pub(super) fn columns_of(batch: &Batch, columns: &[usize]) -> Vec<ArrayRef> {
-    columns.iter().map(|column| batch.rows.column(*column).clone()).collect()
+    columns
+        .iter()
+        .map(|column| batch.rows.column(*column).clone())
+        .collect()
 }
 
 /// The keys of a batch.

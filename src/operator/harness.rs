@@ -45,21 +45,33 @@ type Sum = BTreeMap<Row, i64>;
 
 /// A schema of these types.
 pub(super) fn schema_of(types: &[DataType]) -> SchemaRef {
-    let fields: Vec<Field> =
-        types.iter().enumerate().map(|(index, kind)| Field::new(format!("#{index}"), kind.clone(), true)).collect();
+    let fields: Vec<Field> = types
+        .iter()
+        .enumerate()
+        .map(|(index, kind)| Field::new(format!("#{index}"), kind.clone(), true))
+        .collect();
     Arc::new(Schema::new(fields))
 }
 
 /// A row from texts, in which "-" is NULL.
 pub(super) fn row(values: &[&str]) -> Row {
-    values.iter().map(|value| (*value != "-").then(|| (*value).to_owned())).collect()
+    values
+        .iter()
+        .map(|value| (*value != "-").then(|| (*value).to_owned()))
+        .collect()
 }
 
 /// Random changes: rows of `inputs`, about a third of them retractions of rows that are there.
 pub(super) fn actions(inputs: Vec<BoxedStrategy<Row>>, length: usize) -> BoxedStrategy<Vec<Action>> {
     let count = inputs.len();
     let step = (0..count).prop_flat_map(move |input| {
-        (Just(input), inputs[input].clone(), any::<prop::sample::Index>(), 0..3_u8, 0..5_u8)
+        (
+            Just(input),
+            inputs[input].clone(),
+            any::<prop::sample::Index>(),
+            0..3_u8,
+            0..5_u8,
+        )
     });
     prop::collection::vec(step, 1..length)
         .prop_map(move |steps| {
@@ -74,7 +86,12 @@ pub(super) fn actions(inputs: Vec<BoxedStrategy<Row>>, length: usize) -> BoxedSt
                     rows.push(row.clone());
                     (row, 1)
                 };
-                actions.push(Action { input, row, weight, cut: cut == 0 });
+                actions.push(Action {
+                    input,
+                    row,
+                    weight,
+                    cut: cut == 0,
+                });
             }
             actions
         })
@@ -84,7 +101,9 @@ pub(super) fn actions(inputs: Vec<BoxedStrategy<Row>>, length: usize) -> BoxedSt
 /// One of these texts, "-" being NULL, the first ones more often.
 pub(super) fn one_of(values: &'static [&'static str]) -> BoxedStrategy<Option<String>> {
     let skewed = prop_oneof![2 => 0..values.len(), 1 => Just(0)];
-    skewed.prop_map(|index| (values[index] != "-").then(|| values[index].to_owned())).boxed()
+    skewed
+        .prop_map(|index| (values[index] != "-").then(|| values[index].to_owned()))
+        .boxed()
 }
 
 /// Rows of such values.
@@ -127,7 +146,12 @@ impl Law<'_> {
             .iter()
             .enumerate()
             .flat_map(|(input, rows)| {
-                rows.iter().map(move |(row, weight)| Action { input, row: row.clone(), weight: -weight, cut: false })
+                rows.iter().map(move |(row, weight)| Action {
+                    input,
+                    row: row.clone(),
+                    weight: -weight,
+                    cut: false,
+                })
             })
             .collect();
         bench.step(&undo, &mut sum);
@@ -142,7 +166,9 @@ impl Law<'_> {
         let rows: Vec<Vec<Row>> = there
             .iter()
             .map(|rows| {
-                rows.iter().flat_map(|(row, weight)| std::iter::repeat_n(row.clone(), *weight as usize)).collect()
+                rows.iter()
+                    .flat_map(|(row, weight)| std::iter::repeat_n(row.clone(), *weight as usize))
+                    .collect()
             })
             .collect();
         let mut sum = Sum::new();
@@ -198,7 +224,12 @@ impl<'a> Bench<'a> {
     pub(super) fn new(law: &Law<'a>, shards: usize) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(1000);
         let count = if law.spec.keys() == Keys::Single { 1 } else { shards };
-        let tables = law.spec.tables().iter().map(|_| TableId(NEXT.fetch_add(1, Ordering::Relaxed))).collect();
+        let tables = law
+            .spec
+            .tables()
+            .iter()
+            .map(|_| TableId(NEXT.fetch_add(1, Ordering::Relaxed)))
+            .collect();
         let mut bench = Self {
             spec: law.spec,
             inputs: law.inputs.clone(),
@@ -216,7 +247,9 @@ impl<'a> Bench<'a> {
         for _ in 0..count {
             let specs = self.spec.tables();
             let tables = self.tables.iter().zip(&specs);
-            let tables = tables.map(|(id, spec)| Table::open(store(), *id, spec.shape, origin)).collect();
+            let tables = tables
+                .map(|(id, spec)| Table::open(store(), *id, spec.shape, origin))
+                .collect();
             let operator = self.spec.build(&self.inputs).expect("the operator builds");
             self.shards.push((operator, Tables(tables)));
         }
@@ -316,11 +349,15 @@ impl<'a> Bench<'a> {
         };
         let mut parts = vec![vec![Delta::new(); whole.len()]; count];
         for (input, delta) in whole.iter().enumerate() {
-            let kinds = lists[input].iter().map(|column| self.inputs[input].field(*column).data_type().clone());
+            let kinds = lists[input]
+                .iter()
+                .map(|column| self.inputs[input].field(*column).data_type().clone());
             let codec = KeyCodec::keys(kinds.collect()).expect("keys encode");
             for batch in &delta.batches {
-                let keys: Vec<ArrayRef> =
-                    lists[input].iter().map(|column| batch.rows.column(*column).clone()).collect();
+                let keys: Vec<ArrayRef> = lists[input]
+                    .iter()
+                    .map(|column| batch.rows.column(*column).clone())
+                    .collect();
                 let keys = codec.encode(&keys, batch.len()).expect("keys encode");
                 for (shard, part) in parts.iter_mut().enumerate() {
                     let own = (0..batch.len())
@@ -339,7 +376,12 @@ fn batch(schema: &SchemaRef, actions: &[&Action]) -> Batch {
         .fields()
         .iter()
         .enumerate()
-        .map(|(index, field)| array(field.data_type(), actions.iter().map(|action| action.row[index].as_deref())))
+        .map(|(index, field)| {
+            array(
+                field.data_type(),
+                actions.iter().map(|action| action.row[index].as_deref()),
+            )
+        })
         .collect();
     Batch {
         rows: batch_of(schema.clone(), columns, actions.len()).expect("the columns fit"),
@@ -354,7 +396,10 @@ fn array<'a>(kind: &DataType, values: impl Iterator<Item = Option<&'a str>>) -> 
             match value {
                 None => lists.append_null(),
                 Some(text) => {
-                    let items = text.trim_matches(['[', ']']).split(", ").filter(|item| !item.is_empty());
+                    let items = text
+                        .trim_matches(['[', ']'])
+                        .split(", ")
+                        .filter(|item| !item.is_empty());
                     items.for_each(|item| lists.values().append_option(item.parse().ok()));
                     lists.append(true);
                 }
@@ -373,13 +418,18 @@ fn texts(batch: &Batch) -> Vec<(Row, i64)> {
         .rows
         .columns()
         .iter()
-        .map(|column| (column, ArrayFormatter::try_new(column, &options).expect("the type is shown")))
+        .map(|column| {
+            (
+                column,
+                ArrayFormatter::try_new(column, &options).expect("the type is shown"),
+            )
+        })
         .collect();
     (0..batch.len())
         .map(|row| {
-            let values = columns.iter().map(|(column, formatter)| {
-                column.is_valid(row).then(|| formatter.value(row).to_string())
-            });
+            let values = columns
+                .iter()
+                .map(|(column, formatter)| column.is_valid(row).then(|| formatter.value(row).to_string()));
             (values.collect(), batch.weights.at(row))
         })
         .collect()

@@ -51,18 +51,28 @@ impl MapFilter {
     /// none does.
     #[must_use]
     pub fn settled(self) -> Self {
-        let on_error = if self.can_fail() { self.on_error } else { OnError::default() };
+        let on_error = if self.can_fail() {
+            self.on_error
+        } else {
+            OnError::default()
+        };
         Self { on_error, ..self }
     }
 
     fn picks_in_place(&self) -> bool {
-        self.projection.iter().enumerate().all(|(index, expr)| expr.as_column() == Some(index))
+        self.projection
+            .iter()
+            .enumerate()
+            .all(|(index, expr)| expr.as_column() == Some(index))
     }
 }
 
 impl Spec for MapFilter {
     fn name(&self) -> &'static str {
-        match (&self.predicate, self.projection.iter().all(|expr| expr.as_column().is_some())) {
+        match (
+            &self.predicate,
+            self.projection.iter().all(|expr| expr.as_column().is_some()),
+        ) {
             (Some(_), true) => "Filter",
             _ => "Map",
         }
@@ -73,7 +83,13 @@ impl Spec for MapFilter {
             .projection
             .iter()
             .enumerate()
-            .map(|(index, expr)| expr.field().as_ref().clone().with_name(format!("#{index}")).with_nullable(true))
+            .map(|(index, expr)| {
+                expr.field()
+                    .as_ref()
+                    .clone()
+                    .with_name(format!("#{index}"))
+                    .with_nullable(true)
+            })
             .collect();
         Ok(Arc::new(Schema::new(fields)))
     }
@@ -96,7 +112,11 @@ impl Spec for MapFilter {
             })
             .collect::<Result<_>>()?;
         Ok(Box::new(Running {
-            predicate: self.predicate.as_ref().map(|expr| expr.compile(&inputs[0])).transpose()?,
+            predicate: self
+                .predicate
+                .as_ref()
+                .map(|expr| expr.compile(&inputs[0]))
+                .transpose()?,
             projection,
             schema: self.schema(inputs)?,
             on_error: self.on_error,

@@ -191,10 +191,7 @@ impl Output {
         if self.bytes > self.bytes_max {
             return Err(Error::limit(
                 "54000",
-                format!(
-                    "one change puts out more than {} bytes in one operator",
-                    self.bytes_max
-                ),
+                format!("one change puts out more than {} bytes in one operator", self.bytes_max),
             )
             .with_hint("Change fewer rows at once, raise epoch_bytes_max, or make the join more selective."));
         }

@@ -100,12 +100,17 @@ impl Ordered {
     /// Encodes values of the order columns.
     pub(super) fn encode_order(&self, columns: &[ArrayRef], rows: usize) -> Result<Vec<Vec<u8>>> {
         match &self.order {
-            Order::Columns(_, codec) => {
-                Ok(codec.encode(columns, rows)?.iter().map(|row| row.data().to_vec()).collect())
-            }
+            Order::Columns(_, codec) => Ok(codec
+                .encode(columns, rows)?
+                .iter()
+                .map(|row| row.data().to_vec())
+                .collect()),
             Order::Time(_) => {
                 let times = micros(&columns[0])?;
-                Ok(times.iter().map(|time| time.map_or_else(Vec::new, |time| time_bytes(time).to_vec())).collect())
+                Ok(times
+                    .iter()
+                    .map(|time| time.map_or_else(Vec::new, |time| time_bytes(time).to_vec()))
+                    .collect())
             }
         }
     }
@@ -145,9 +150,7 @@ impl Ordered {
                 });
             }
         }
-        changes.sort_unstable_by(|a, b| {
-            (a.group, &bytes[a.from..a.to]).cmp(&(b.group, &bytes[b.from..b.to]))
-        });
+        changes.sort_unstable_by(|a, b| (a.group, &bytes[a.from..a.to]).cmp(&(b.group, &bytes[b.from..b.to])));
         changes.dedup_by(|next, first| {
             let same = first.group == next.group && bytes[first.from..first.to] == bytes[next.from..next.to];
             if same {
@@ -188,7 +191,9 @@ fn micros(column: &ArrayRef) -> Result<Int64Array> {
         DataType::Date32 => arrow::compute::cast(column, &DataType::Timestamp(TimeUnit::Microsecond, None))?,
         _ => column.clone(),
     };
-    Ok(arrow::compute::cast(&column, &DataType::Int64)?.as_primitive::<Int64Type>().clone())
+    Ok(arrow::compute::cast(&column, &DataType::Int64)?
+        .as_primitive::<Int64Type>()
+        .clone())
 }
 
 /// Bytes that sort as the time does.
@@ -212,7 +217,11 @@ impl OrderedChanges {
         for (place, change) in self.changes.iter().enumerate() {
             match partitions.last_mut() {
                 Some(last) if last.number == change.group as usize => last.to = place + 1,
-                _ => partitions.push(Partition { number: change.group as usize, from: place, to: place + 1 }),
+                _ => partitions.push(Partition {
+                    number: change.group as usize,
+                    from: place,
+                    to: place + 1,
+                }),
             }
         }
         partitions
@@ -220,15 +229,13 @@ impl OrderedChanges {
 
     /// The changed places of a partition, in order.
     pub(super) fn places<'a>(&'a self, partition: &Partition) -> impl DoubleEndedIterator<Item = (&'a [u8], i64)> + 'a {
-        self.changes[partition.from..partition.to].iter().map(|change| (self.bytes(change), change.amount))
+        self.changes[partition.from..partition.to]
+            .iter()
+            .map(|change| (self.bytes(change), change.amount))
     }
 
     /// All places of a partition in order, those kept and those that come, with both weights.
-    pub(super) fn merge<'a>(
-        &'a self,
-        partition: &Partition,
-        group: &'a Group,
-    ) -> impl Iterator<Item = Place<'a>> + 'a {
+    pub(super) fn merge<'a>(&'a self, partition: &Partition, group: &'a Group) -> impl Iterator<Item = Place<'a>> + 'a {
         merge(group.iter(), self.places(partition))
     }
 
@@ -262,7 +269,9 @@ where
             return changes.next().map(|(place, amount)| Place::of(place, 0, amount));
         }
         let (place, old) = kept.next()?;
-        let amount = changes.next_if(|(change, _)| *change == place).map_or(0, |(_, amount)| amount);
+        let amount = changes
+            .next_if(|(change, _)| *change == place)
+            .map_or(0, |(_, amount)| amount);
         Some(Place::of(place, old, old + amount))
     })
 }
@@ -270,7 +279,9 @@ where
 impl<'a> Place<'a> {
     /// The time of a place that is ordered by time.
     pub(super) fn time(&self) -> i64 {
-        self.order.try_into().map_or(0, |bytes| i64::from_be_bytes(bytes) ^ i64::MIN)
+        self.order
+            .try_into()
+            .map_or(0, |bytes| i64::from_be_bytes(bytes) ^ i64::MIN)
     }
 
     /// A place from its bytes.

@@ -55,7 +55,10 @@ impl Spec for SessionWindow {
     }
 
     fn tables(&self) -> Vec<TableSpec> {
-        vec![TableSpec { name: "rows", shape: Shape::Arranged }]
+        vec![TableSpec {
+            name: "rows",
+            shape: Shape::Arranged,
+        }]
     }
 
     fn build(&self, inputs: &[SchemaRef]) -> Result<Box<dyn Operator>> {
@@ -159,7 +162,9 @@ impl Running {
         for session in there.chunk_by(|a, b| !self.apart(stretch[*a].time(), stretch[*b].time())) {
             let (first, last) = (session[0], session[session.len() - 1]);
             let end = stretch[last].time().saturating_add(self.spec.gap_us);
-            session.iter().for_each(|row| sessions[*row] = (stretch[first].time(), end));
+            session
+                .iter()
+                .for_each(|row| sessions[*row] = (stretch[first].time(), end));
         }
         sessions
     }
@@ -179,7 +184,10 @@ impl Running {
             }
             let weights: Vec<i64> = rows.iter().map(|row| found.weights[*row]).collect();
             let rows = batch_of(self.schema.clone(), columns, rows.len())?;
-            output.push(Batch { rows, weights: Weights::from(weights) })?;
+            output.push(Batch {
+                rows,
+                weights: Weights::from(weights),
+            })?;
         }
         Ok(())
     }

@@ -62,12 +62,19 @@ impl Spec for SetOperation {
     }
 
     fn tables(&self) -> Vec<TableSpec> {
-        vec![TableSpec { name: "counts", shape: Shape::Keyed }]
+        vec![TableSpec {
+            name: "counts",
+            shape: Shape::Keyed,
+        }]
     }
 
     fn build(&self, inputs: &[SchemaRef]) -> Result<Box<dyn Operator>> {
         let schema = self.schema(inputs)?;
-        Ok(Box::new(Running { rows: KeyCodec::rows(&schema)?, schema, spec: self.clone() }))
+        Ok(Box::new(Running {
+            rows: KeyCodec::rows(&schema)?,
+            schema,
+            spec: self.clone(),
+        }))
     }
 }
 
@@ -132,7 +139,8 @@ impl Operator for Running {
                 }
             } else if old != new {
                 let mut state = vec![VERSION];
-                new.iter().for_each(|count| state.extend_from_slice(&count.to_le_bytes()));
+                new.iter()
+                    .for_each(|count| state.extend_from_slice(&count.to_le_bytes()));
                 table.put(row, &state);
                 context.metrics.state_writes += 1;
             }

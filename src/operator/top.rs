@@ -79,7 +79,10 @@ impl Spec for Top {
     }
 
     fn tables(&self) -> Vec<TableSpec> {
-        vec![TableSpec { name: "rows", shape: Shape::Arranged }]
+        vec![TableSpec {
+            name: "rows",
+            shape: Shape::Arranged,
+        }]
     }
 
     fn build(&self, inputs: &[SchemaRef]) -> Result<Box<dyn Operator>> {
@@ -159,7 +162,9 @@ struct Found<'a> {
 
 impl Running {
     fn last(&self) -> u64 {
-        self.spec.limit.map_or(u64::MAX, |limit| self.spec.offset.saturating_add(limit))
+        self.spec
+            .limit
+            .map_or(u64::MAX, |limit| self.spec.offset.saturating_add(limit))
     }
 
     /// The copies whose numbers are kept.
@@ -167,11 +172,17 @@ impl Running {
         let (offset, last) = (self.spec.offset, self.last());
         if self.spec.ranking != Ranking::RowNumber {
             let kept = ranked.first > offset && ranked.first <= last;
-            return Ranked { copies: if kept { ranked.copies } else { 0 }, ..ranked };
+            return Ranked {
+                copies: if kept { ranked.copies } else { 0 },
+                ..ranked
+            };
         }
         let from = ranked.first.max(offset + 1);
         let to = (ranked.first + ranked.copies).min(last.saturating_add(1));
-        Ranked { first: from, copies: to.saturating_sub(from) }
+        Ranked {
+            first: from,
+            copies: to.saturating_sub(from),
+        }
     }
 
     /// Walks through a partition as it was and as it will be, as far as it matters.
@@ -223,8 +234,12 @@ impl Running {
         }
         // Each copy has a number of its own: those that only one of both has.
         let inside = |number: u64, range: Ranked| number >= range.first && number < range.first + range.copies;
-        (was.first..was.first + was.copies).filter(|number| !inside(*number, is)).for_each(|number| put(number, -1));
-        (is.first..is.first + is.copies).filter(|number| !inside(*number, was)).for_each(|number| put(number, 1));
+        (was.first..was.first + was.copies)
+            .filter(|number| !inside(*number, is))
+            .for_each(|number| put(number, -1));
+        (is.first..is.first + is.copies)
+            .filter(|number| !inside(*number, was))
+            .for_each(|number| put(number, 1));
     }
 
     fn put_out(&self, found: &Found<'_>, output: &mut Output) -> Result<()> {
@@ -232,17 +247,24 @@ impl Running {
             return put_out_rows(&self.schema, &self.ordered.rows, &found.rows, &found.weights, output);
         }
         for sign in [-1, 1] {
-            let places: Vec<usize> =
-                (0..found.rows.len()).filter(|place| found.weights[*place].signum() == sign).collect();
+            let places: Vec<usize> = (0..found.rows.len())
+                .filter(|place| found.weights[*place].signum() == sign)
+                .collect();
             if places.is_empty() {
                 continue;
             }
-            let mut columns = self.ordered.rows.decode(places.iter().map(|place| found.rows[*place]))?;
+            let mut columns = self
+                .ordered
+                .rows
+                .decode(places.iter().map(|place| found.rows[*place]))?;
             let numbers = places.iter().map(|place| found.numbers[*place]);
             columns.push(Arc::new(Int64Array::from_iter_values(numbers)));
             let weights: Vec<i64> = places.iter().map(|place| found.weights[*place]).collect();
             let rows = batch_of(self.schema.clone(), columns, places.len())?;
-            output.push(Batch { rows, weights: Weights::from(weights) })?;
+            output.push(Batch {
+                rows,
+                weights: Weights::from(weights),
+            })?;
         }
         Ok(())
     }
@@ -280,18 +302,39 @@ mod tests {
         let descending = spec.order.first().is_some_and(|(_, order)| order.descending);
         let sort_key = |row: &Row| {
             // NULL last when ascending, first when descending.
-            let value = row[1].as_ref().map_or(i64::MAX, |value| value.parse().expect("a number"));
+            let value = row[1]
+                .as_ref()
+                .map_or(i64::MAX, |value| value.parse().expect("a number"));
             let rest: Vec<(bool, Option<String>)> = row.iter().map(|value| (value.is_none(), value.clone())).collect();
-            (if spec.order.is_empty() { 0 } else if descending { -value } else { value }, rest)
+            (
+                if spec.order.is_empty() {
+                    0
+                } else if descending {
+                    -value
+                } else {
+                    value
+                },
+                rest,
+            )
         };
         let mut out = Vec::new();
-        let mut partitions: Vec<Option<String>> =
-            rows.iter().map(|row| if spec.partition.is_empty() { None } else { row[0].clone() }).collect();
+        let mut partitions: Vec<Option<String>> = rows
+            .iter()
+            .map(|row| {
+                if spec.partition.is_empty() {
+                    None
+                } else {
+                    row[0].clone()
+                }
+            })
+            .collect();
         partitions.sort();
         partitions.dedup();
         for partition in partitions {
-            let mut own: Vec<&Row> =
-                rows.iter().filter(|row| spec.partition.is_empty() || row[0] == partition).collect();
+            let mut own: Vec<&Row> = rows
+                .iter()
+                .filter(|row| spec.partition.is_empty() || row[0] == partition)
+                .collect();
             own.sort_by_key(|row| sort_key(row));
             let (mut rank, mut dense, mut last) = (0, 0, None);
             for (place, row) in own.iter().enumerate() {

@@ -30,7 +30,9 @@ impl Spec for Union {
     }
 
     fn build(&self, inputs: &[SchemaRef]) -> Result<Box<dyn Operator>> {
-        Ok(Box::new(Running { schema: self.schema(inputs)? }))
+        Ok(Box::new(Running {
+            schema: self.schema(inputs)?,
+        }))
     }
 }
 

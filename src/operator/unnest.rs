@@ -56,7 +56,10 @@ impl Spec for Unnest {
     }
 
     fn build(&self, inputs: &[SchemaRef]) -> Result<Box<dyn Operator>> {
-        Ok(Box::new(Running { schema: self.schema(inputs)?, spec: self.clone() }))
+        Ok(Box::new(Running {
+            schema: self.schema(inputs)?,
+            spec: self.clone(),
+        }))
     }
 }
 
@@ -67,15 +70,29 @@ struct Running {
 
 impl Running {
     fn apart(&self, batch: &Batch) -> Result<Batch> {
-        let lists: Vec<&ListArray> =
-            self.spec.columns.iter().map(|column| batch.rows.column(*column).as_list::<i32>()).collect();
-        let length = |list: &ListArray, row: usize| if list.is_null(row) { 0 } else { list.value_length(row) as usize };
+        let lists: Vec<&ListArray> = self
+            .spec
+            .columns
+            .iter()
+            .map(|column| batch.rows.column(*column).as_list::<i32>())
+            .collect();
+        let length = |list: &ListArray, row: usize| {
+            if list.is_null(row) {
+                0
+            } else {
+                list.value_length(row) as usize
+            }
+        };
         // Of each row that is put out: the row that it comes from, and the element of each list.
         let mut rows: Vec<u32> = Vec::with_capacity(batch.len());
         let mut elements: Vec<Vec<Option<u32>>> = vec![Vec::new(); lists.len()];
         for row in 0..batch.len() {
             let longest = lists.iter().map(|list| length(list, row)).max().unwrap_or(0);
-            let count = if self.spec.keep_empty == KeepEmpty::Yes { longest.max(1) } else { longest };
+            let count = if self.spec.keep_empty == KeepEmpty::Yes {
+                longest.max(1)
+            } else {
+                longest
+            };
             rows.extend(std::iter::repeat_n(row as u32, count));
             for (list, elements) in lists.iter().zip(&mut elements) {
                 let (from, own) = (list.value_offsets()[row] as usize, length(list, row));

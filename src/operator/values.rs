@@ -42,7 +42,10 @@ impl Spec for Values {
             .iter()
             .map(|row| row.iter().map(|expr| expr.compile(&nothing)).collect())
             .collect::<Result<_>>()?;
-        Ok(Box::new(Running { rows, schema: self.schema.clone() }))
+        Ok(Box::new(Running {
+            rows,
+            schema: self.schema.clone(),
+        }))
     }
 }
 

@@ -123,6 +123,10 @@ impl Plan {
     pub fn compact(&self, root: NodeId) -> Result<(Self, NodeId)> {
         let (new, new_root) = self.rebuild(root, |new, id, inputs| new.add(self.node(id).clone(), inputs))?;
         let unused = new.reachable(new_root).len() < new.nodes.len();
-        if unused { new.compact(new_root) } else { Ok((new, new_root)) }
+        if unused {
+            new.compact(new_root)
+        } else {
+            Ok((new, new_root))
+        }
     }
 }

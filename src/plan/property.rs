@@ -38,7 +38,9 @@ impl Property {
 
     /// Whether these columns identify a row.
     pub fn identifies(&self, columns: &[usize]) -> bool {
-        self.keys.iter().any(|key| key.iter().all(|column| columns.contains(column)))
+        self.keys
+            .iter()
+            .any(|key| key.iter().all(|column| columns.contains(column)))
     }
 }
 
@@ -82,7 +84,13 @@ fn growth(node: &Node, inputs: &[&Property]) -> Growth {
 fn keys(node: &Node, inputs: &[&Property], width: usize) -> Vec<Vec<usize>> {
     match node {
         Node::Input(input) => input.key.iter().cloned().collect(),
-        Node::Values(values) => if values.rows.len() <= 1 { vec![Vec::new()] } else { Vec::new() },
+        Node::Values(values) => {
+            if values.rows.len() <= 1 {
+                vec![Vec::new()]
+            } else {
+                Vec::new()
+            }
+        }
         Node::MapFilter(map) => mapped(map, &inputs[0].keys),
         Node::Union(_) if inputs.len() == 1 => inputs[0].keys.clone(),
         Node::Union(_) | Node::Unnest(_) => Vec::new(),

@@ -43,9 +43,9 @@ struct Page {
 impl Server {
     /// Starts to listen.
     pub async fn bind(address: SocketAddr, sql: SocketAddr, engine: Engine) -> Result<Self> {
-        let listener = TcpListener::bind(address).await.map_err(|error| {
-            Error::external("58000", format!("cannot listen on {address}: {error}"))
-        })?;
+        let listener = TcpListener::bind(address)
+            .await
+            .map_err(|error| Error::external("58000", format!("cannot listen on {address}: {error}")))?;
         Ok(Self {
             listener,
             pages: Arc::new(Pages { engine, sql }),
@@ -165,9 +165,7 @@ impl Pages {
             .lines()
             .filter(|line| !line.starts_with('#'))
             .filter_map(|line| line.rsplit_once(' '))
-            .map(|(name, value)| {
-                format!("<tr><td>{}</td><td>{}</td></tr>\n", escaped(name), escaped(value))
-            })
+            .map(|(name, value)| format!("<tr><td>{}</td><td>{}</td></tr>\n", escaped(name), escaped(value)))
             .collect();
         Page {
             status: "200 OK",

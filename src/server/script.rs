@@ -26,10 +26,7 @@ impl Script {
     /// in before the next is run.
     pub async fn run(&mut self, text: &str, after: &mut impl AfterStatement) -> Result<()> {
         for statement in &self.session.parse(text)? {
-            let outcome = self
-                .session
-                .execute(statement, &Parameters::default())
-                .await?;
+            let outcome = self.session.execute(statement, &Parameters::default()).await?;
             let tag = drained(outcome).await?;
             if let Some((copy, data)) = after.after(&tag) {
                 self.copy(&copy, data).await?;
@@ -40,10 +37,7 @@ impl Script {
 
     async fn copy(&mut self, copy: &str, data: &'static [u8]) -> Result<()> {
         for statement in &self.session.parse(copy)? {
-            let outcome = self
-                .session
-                .execute(statement, &Parameters::default())
-                .await?;
+            let outcome = self.session.execute(statement, &Parameters::default()).await?;
             let Outcome::CopyIn(mut copy) = outcome else {
                 return Err(Error::internal("COPY FROM STDIN asked for no data"));
             };
@@ -87,8 +81,8 @@ async fn drained(outcome: Outcome) -> Result<String> {
             }
             Ok(String::new())
         }
-        Outcome::CopyIn(_) | Outcome::CopyOut { .. } | Outcome::Subscribe { .. } => Err(
-            Error::unsupported("a script cannot COPY from or to a client, or subscribe"),
-        ),
+        Outcome::CopyIn(_) | Outcome::CopyOut { .. } | Outcome::Subscribe { .. } => Err(Error::unsupported(
+            "a script cannot COPY from or to a client, or subscribe",
+        )),
     }
 }

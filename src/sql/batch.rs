@@ -71,9 +71,20 @@ struct Twins;
 #[derive(Debug, Clone)]
 enum Twin {
     Set(SetKind, Quantifier),
-    Session { keys: Vec<Arc<dyn PhysicalExpr>>, time: Arc<dyn PhysicalExpr>, gap_micros: i64 },
-    Range { time: Arc<dyn PhysicalExpr>, range: Range },
-    Rows { time: Option<Arc<dyn PhysicalExpr>>, keys: Vec<Arc<dyn PhysicalExpr>>, count: usize },
+    Session {
+        keys: Vec<Arc<dyn PhysicalExpr>>,
+        time: Arc<dyn PhysicalExpr>,
+        gap_micros: i64,
+    },
+    Range {
+        time: Arc<dyn PhysicalExpr>,
+        range: Range,
+    },
+    Rows {
+        time: Option<Arc<dyn PhysicalExpr>>,
+        keys: Vec<Arc<dyn PhysicalExpr>>,
+        count: usize,
+    },
     AsOf {
         left: Vec<Arc<dyn PhysicalExpr>>,
         right: Vec<Arc<dyn PhysicalExpr>>,
@@ -86,7 +97,10 @@ enum Twin {
 #[derive(Debug, Clone, Copy)]
 enum Range {
     /// The last so many microseconds, now floored to a multiple of the slide.
-    Last { length_micros: i64, slide_micros: Option<i64> },
+    Last {
+        length_micros: i64,
+        slide_micros: Option<i64>,
+    },
     /// Exactly now.
     Now,
     /// Up to now.
@@ -106,7 +120,10 @@ impl ExtensionPlanner for Twins {
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let physical = |expr: &Expr, schema: &DFSchema| planner.create_physical_expr(expr, schema, session, context);
         let all = |exprs: &[Expr], schema: &DFSchema| {
-            exprs.iter().map(|expr| physical(expr, schema)).collect::<Result<Vec<_>>>()
+            exprs
+                .iter()
+                .map(|expr| physical(expr, schema))
+                .collect::<Result<Vec<_>>>()
         };
         let node_any = node.as_any();
         let twin = if let Some(set) = node_any.downcast_ref::<SetOperation>() {
@@ -155,17 +172,35 @@ fn clause(
         )
     };
     Ok(match clause {
-        Clause::Rows { count, partition_by } => {
-            Twin::Rows { time: Some(time.ok_or_else(needs_time)?), keys: all(partition_by)?, count: *count }
-        }
-        Clause::Range { length_micros, slide_micros } => Twin::Range {
-            time: time.ok_or_else(needs_time)?,
-            range: Range::Last { length_micros: *length_micros, slide_micros: *slide_micros },
+        Clause::Rows { count, partition_by } => Twin::Rows {
+            time: Some(time.ok_or_else(needs_time)?),
+            keys: all(partition_by)?,
+            count: *count,
         },
-        Clause::Now => Twin::Range { time: time.ok_or_else(needs_time)?, range: Range::Now },
+        Clause::Range {
+            length_micros,
+            slide_micros,
+        } => Twin::Range {
+            time: time.ok_or_else(needs_time)?,
+            range: Range::Last {
+                length_micros: *length_micros,
+                slide_micros: *slide_micros,
+            },
+        },
+        Clause::Now => Twin::Range {
+            time: time.ok_or_else(needs_time)?,
+            range: Range::Now,
+        },
         Clause::Unbounded => match time {
-            Some(time) => Twin::Range { time, range: Range::All },
-            None => Twin::Rows { time: None, keys: Vec::new(), count: usize::MAX },
+            Some(time) => Twin::Range {
+                time,
+                range: Range::All,
+            },
+            None => Twin::Rows {
+                time: None,
+                keys: Vec::new(),
+                count: usize::MAX,
+            },
         },
     })
 }
@@ -187,7 +222,12 @@ impl Gathered {
             EmissionType::Final,
             Boundedness::Bounded,
         );
-        Self { twin, inputs, schema, properties: Arc::new(properties) }
+        Self {
+            twin,
+            inputs,
+            schema,
+            properties: Arc::new(properties),
+        }
     }
 }
 
@@ -260,7 +300,10 @@ fn evaluate(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<ArrayRe
 impl Twin {
     fn compute(&self, inputs: &[RecordBatch], schema: &SchemaRef) -> Result<RecordBatch> {
         let columns = |exprs: &[Arc<dyn PhysicalExpr>], batch: &RecordBatch| {
-            exprs.iter().map(|expr| evaluate(expr, batch)).collect::<Result<Vec<_>>>()
+            exprs
+                .iter()
+                .map(|expr| evaluate(expr, batch))
+                .collect::<Result<Vec<_>>>()
         };
         let computed = match self {
             Self::Set(kind, quantifier) => compute::set(&inputs[0], &inputs[1], *kind, *quantifier, schema),
@@ -278,7 +321,12 @@ impl Twin {
                 let time = time.as_ref().map(|time| evaluate(time, &inputs[0])).transpose()?;
                 compute::rows(&inputs[0], time.as_ref(), &keys, *count, schema)
             }
-            Self::AsOf { left, right, operator, unmatched } => {
+            Self::AsOf {
+                left,
+                right,
+                operator,
+                unmatched,
+            } => {
                 let left = columns(left, &inputs[0])?;
                 let right = columns(right, &inputs[1])?;
                 compute::asof((&inputs[0], &left), (&inputs[1], &right), *operator, *unmatched, schema)

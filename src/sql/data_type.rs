@@ -2,9 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::types::{OID_TYPES, Type};
-use sqlparser::ast::{
-    ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, ObjectName, TimezoneInfo,
-};
+use sqlparser::ast::{ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, ObjectName, TimezoneInfo};
 
 /// The most characters that `varchar(n)` and `char(n)` may ask for, as in PostgreSQL.
 const LENGTH_MAX: u64 = 10_485_760;
@@ -24,9 +22,9 @@ pub fn type_of(data_type: &DataType) -> Result<Type> {
         DataType::Double(_) | DataType::DoublePrecision | DataType::Float8 => Type::Float8,
         DataType::Numeric(info) | DataType::Decimal(info) | DataType::Dec(info) => numeric(info)?,
         DataType::Text => Type::Text,
-        DataType::Varchar(length)
-        | DataType::CharacterVarying(length)
-        | DataType::CharVarying(length) => Type::Varchar(character_length(length, "varchar")?),
+        DataType::Varchar(length) | DataType::CharacterVarying(length) | DataType::CharVarying(length) => {
+            Type::Varchar(character_length(length, "varchar")?)
+        }
         DataType::Char(length) | DataType::Character(length) => {
             Type::Char(Some(character_length(length, "char")?.unwrap_or(1)))
         }
@@ -44,9 +42,7 @@ pub fn type_of(data_type: &DataType) -> Result<Type> {
         DataType::JSON => Type::Json,
         DataType::JSONB => Type::Jsonb,
         DataType::Regclass => Type::Oid("regclass".to_owned()),
-        DataType::Array(
-            ArrayElemTypeDef::SquareBracket(element, _) | ArrayElemTypeDef::AngleBracket(element),
-        ) => {
+        DataType::Array(ArrayElemTypeDef::SquareBracket(element, _) | ArrayElemTypeDef::AngleBracket(element)) => {
             // PostgreSQL does not tell int[] from int[][].
             match type_of(element)? {
                 array @ Type::Array(_) => array,
@@ -93,10 +89,10 @@ fn numeric(info: &ExactNumberInfo) -> Result<Type> {
         .with_hint(format!("The most is {PRECISION_MAX} digits.")));
     }
     if scale < 0 || scale > precision as i64 {
-        return Err(Error::unsupported(format!(
-            "numeric({precision},{scale}) is not supported"
-        ))
-        .with_hint("The scale must be between 0 and the precision."));
+        return Err(
+            Error::unsupported(format!("numeric({precision},{scale}) is not supported"))
+                .with_hint("The scale must be between 0 and the precision."),
+        );
     }
     Ok(Type::Numeric(Some((precision as u8, scale as i8))))
 }
@@ -108,12 +104,10 @@ fn character_length(length: &Option<CharacterLength>, name: &str) -> Result<Opti
             "22023",
             format!("length for type {name} must be at least 1"),
         )),
-        Some(CharacterLength::IntegerLength { length, .. }) if *length > LENGTH_MAX => {
-            Err(Error::semantic(
-                "22023",
-                format!("length for type {name} cannot exceed {LENGTH_MAX}"),
-            ))
-        }
+        Some(CharacterLength::IntegerLength { length, .. }) if *length > LENGTH_MAX => Err(Error::semantic(
+            "22023",
+            format!("length for type {name} cannot exceed {LENGTH_MAX}"),
+        )),
         Some(CharacterLength::IntegerLength { length, .. }) => Ok(Some(*length as u32)),
     }
 }

@@ -111,15 +111,9 @@ fn from_schema(error: &SchemaError) -> (Error, Option<Location>) {
             ),
             location(field),
         ),
-        SchemaError::FieldNotFound { field, valid_fields } => {
-            (column_not_found(field, valid_fields), location(field))
-        }
-        SchemaError::DuplicateQualifiedField { name, .. }
-        | SchemaError::DuplicateUnqualifiedField { name } => (
-            Error::semantic(
-                "42702",
-                format!("column reference \"{}\" is ambiguous", shown(name)),
-            ),
+        SchemaError::FieldNotFound { field, valid_fields } => (column_not_found(field, valid_fields), location(field)),
+        SchemaError::DuplicateQualifiedField { name, .. } | SchemaError::DuplicateUnqualifiedField { name } => (
+            Error::semantic("42702", format!("column reference \"{}\" is ambiguous", shown(name))),
             None,
         ),
     }
@@ -222,8 +216,7 @@ fn known_text(text: &str) -> Option<Error> {
     }
     if text.contains("Correlated column") || text.contains("outer reference") {
         return Some(
-            Error::unsupported("this form of correlated subquery is not supported")
-                .with_hint("Write it as a join."),
+            Error::unsupported("this form of correlated subquery is not supported").with_hint("Write it as a join."),
         );
     }
     if text.contains("subquery should only return one column") || text.contains("should only return one column") {
@@ -255,8 +248,7 @@ fn known_text(text: &str) -> Option<Error> {
     }
     if text.contains("Recursive CTEs are not enabled") {
         return Some(
-            Error::unsupported("WITH RECURSIVE is not supported")
-                .with_hint("Write out as many steps as you need."),
+            Error::unsupported("WITH RECURSIVE is not supported").with_hint("Write out as many steps as you need."),
         );
     }
     if let Some(name) = between(text, "The window ", " is not defined") {

@@ -61,23 +61,50 @@ impl Lab {
         let binder = Binder::new(&catalog, &settings, &NoSystemRelations).with_source(&parsed.source);
         let mut parameters = ParameterTypes::default();
         match &parsed.statement {
-            Statement::CreateTable { name, columns, primary_key, .. } => {
+            Statement::CreateTable {
+                name,
+                columns,
+                primary_key,
+                ..
+            } => {
                 let primary_key = primary_key
                     .iter()
                     .filter_map(|key| columns.iter().position(|column| column.name == *key))
                     .collect();
                 self.create(name, columns, RelationKind::Table { primary_key });
             }
-            Statement::CreateStream { name, columns, watermark, .. } => {
+            Statement::CreateStream {
+                name,
+                columns,
+                watermark,
+                ..
+            } => {
                 let watermark = watermark.as_ref().and_then(|(column, text)| {
                     Some((columns.iter().position(|known| known.name == *column)?, text.clone()))
                 });
-                self.create(name, columns, RelationKind::Stream(Stream { watermark, ..Stream::default() }));
+                self.create(
+                    name,
+                    columns,
+                    RelationKind::Stream(Stream {
+                        watermark,
+                        ..Stream::default()
+                    }),
+                );
             }
             Statement::CreateView { name, query, .. } | Statement::CreateMaterializedView { name, query, .. } => {
                 let bound = binder.bind_query(&query.query, &mut parameters)?;
-                let columns = bound.columns.into_iter().map(|(name, kind)| plain(name, kind)).collect();
-                self.add(name, columns, RelationKind::View { query: query.text.clone() });
+                let columns = bound
+                    .columns
+                    .into_iter()
+                    .map(|(name, kind)| plain(name, kind))
+                    .collect();
+                self.add(
+                    name,
+                    columns,
+                    RelationKind::View {
+                        query: query.text.clone(),
+                    },
+                );
             }
             Statement::Query(query) => {
                 let bound = binder.bind_query(query, &mut parameters)?;
@@ -155,7 +182,10 @@ impl Lab {
                 };
                 let table = MemTable::try_new(batch.schema(), vec![vec![batch]])?;
                 let source = provider_as_source(Arc::new(table));
-                Ok(Transformed::yes(LogicalPlan::TableScan(TableScan { source, ..scan.clone() })))
+                Ok(Transformed::yes(LogicalPlan::TableScan(TableScan {
+                    source,
+                    ..scan.clone()
+                })))
             })
             .data()
             .map_err(from_datafusion)?;
@@ -184,15 +214,29 @@ impl Lab {
 }
 
 fn plain(name: String, kind: Type) -> Column {
-    Column { name, kind, not_null: false, default: None, generated: None }
+    Column {
+        name,
+        kind,
+        not_null: false,
+        default: None,
+        generated: None,
+    }
 }
 
 fn types_of(batch: &RecordBatch) -> Vec<Type> {
-    batch.schema().fields().iter().map(|field| Type::of_field(field)).collect()
+    batch
+        .schema()
+        .fields()
+        .iter()
+        .map(|field| Type::of_field(field))
+        .collect()
 }
 
 fn text_of(batch: &RecordBatch, kinds: &[Type], zone: &str) -> Rows {
-    let settings = Settings { time_zone: crate::types::calendar::Zone::parse(zone).unwrap(), ..Settings::default() };
+    let settings = Settings {
+        time_zone: crate::types::calendar::Zone::parse(zone).unwrap(),
+        ..Settings::default()
+    };
     let columns: Vec<_> = batch
         .columns()
         .iter()
@@ -227,7 +271,10 @@ fn printed(rows: &Rows) -> Vec<String> {
 }
 
 fn shown(error: &Error) -> String {
-    let position = error.position().map(|position| format!(" @{position}")).unwrap_or_default();
+    let position = error
+        .position()
+        .map(|position| format!(" @{position}"))
+        .unwrap_or_default();
     format!("! {} {}{position}", error.code(), error.message())
 }
 
@@ -245,16 +292,28 @@ fn expressions_mean_what_postgres_means() {
         let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| lab.run(query)));
         let got: Vec<String> = match run {
             Ok(Ok(rows)) if rows.is_empty() => Vec::new(),
-            Ok(Ok(rows)) => printed(&rows).into_iter().map(|line| format!("= {line}").trim_end().to_owned()).collect(),
+            Ok(Ok(rows)) => printed(&rows)
+                .into_iter()
+                .map(|line| format!("= {line}").trim_end().to_owned())
+                .collect(),
             Ok(Err(error)) => vec![shown(&error)],
             Err(_) => vec!["a panic".to_owned()],
         };
         let expected: Vec<String> = expected.iter().map(|line| line.trim_end().to_owned()).collect();
         if got != expected {
-            wrong.push(format!("{query}\n  expected {}\n  got      {}", expected.join("\n           "), got.join("\n           ")));
+            wrong.push(format!(
+                "{query}\n  expected {}\n  got      {}",
+                expected.join("\n           "),
+                got.join("\n           ")
+            ));
         }
     }
-    assert!(wrong.is_empty(), "{} of {total} are wrong:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} of {total} are wrong:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
 }
 
 /// Every statement of a script that binds, on an empty catalog.
@@ -268,7 +327,9 @@ fn script(text: &str) -> Vec<String> {
             Statement::Insert { insert, .. } => {
                 let (catalog, settings) = (lab.catalog.clone(), lab.settings.clone());
                 let binder = Binder::new(&catalog, &settings, &NoSystemRelations).with_source(&parsed.source);
-                binder.bind_insert(insert, &mut ParameterTypes::default()).map(|_| Vec::new())
+                binder
+                    .bind_insert(insert, &mut ParameterTypes::default())
+                    .map(|_| Vec::new())
             }
             _ => lab.statement(&parsed),
         };
@@ -288,11 +349,19 @@ fn nexmark_binds_and_runs() {
 #[test]
 #[ignore = "reads a directory given by the environment"]
 fn scripts_bind() {
-    let Ok(directory) = std::env::var("SQL_SCRIPTS") else { return };
+    let Ok(directory) = std::env::var("SQL_SCRIPTS") else {
+        return;
+    };
     let mut failures = Vec::new();
-    let mut paths: Vec<_> = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut paths: Vec<_> = std::fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     paths.sort();
-    for path in paths.iter().filter(|path| path.extension().is_some_and(|extension| extension == "sql")) {
+    for path in paths
+        .iter()
+        .filter(|path| path.extension().is_some_and(|extension| extension == "sql"))
+    {
         for failure in script(&std::fs::read_to_string(path).unwrap()) {
             failures.push(format!("{}: {failure}", path.display()));
         }

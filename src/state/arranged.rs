@@ -204,10 +204,7 @@ impl Arranged {
         if self.complete == Complete::Yes {
             return Ok(());
         }
-        let mut missing: Vec<&[u8]> = keys
-            .into_iter()
-            .filter(|key| !self.groups.contains_key(*key))
-            .collect();
+        let mut missing: Vec<&[u8]> = keys.into_iter().filter(|key| !self.groups.contains_key(*key)).collect();
         missing.sort_unstable();
         missing.dedup();
         for key in missing {

@@ -61,10 +61,7 @@ impl Keyed {
         if self.complete == Complete::Yes {
             return Ok(());
         }
-        let mut missing: Vec<&[u8]> = keys
-            .into_iter()
-            .filter(|key| !self.values.contains_key(*key))
-            .collect();
+        let mut missing: Vec<&[u8]> = keys.into_iter().filter(|key| !self.values.contains_key(*key)).collect();
         missing.sort_unstable();
         missing.dedup();
         let stored: Vec<Vec<u8>> = missing.iter().map(|key| self.stored_key(key)).collect();

@@ -39,10 +39,7 @@ impl TableId {
 
     /// The half-open range of all keys of the table.
     pub fn range(self) -> (Vec<u8>, Vec<u8>) {
-        (
-            self.prefix().to_vec(),
-            (self.0 + 1).to_be_bytes().to_vec(),
-        )
+        (self.prefix().to_vec(), (self.0 + 1).to_be_bytes().to_vec())
     }
 }
 

@@ -56,7 +56,12 @@ impl Rows {
     /// The rows of a relation.
     pub fn new(table: TableId, form: Form, schema: SchemaRef) -> Result<Self> {
         let codec = Arc::new(KeyCodec::rows(&schema)?);
-        Ok(Self { table, form, schema, codec })
+        Ok(Self {
+            table,
+            form,
+            schema,
+            codec,
+        })
     }
 
     /// Encodes rows.
@@ -258,8 +263,8 @@ pub fn expand(batch: &Batch) -> Result<RecordBatch> {
     match &batch.weights {
         crate::delta::Weights::Ones => Ok(batch.rows.clone()),
         crate::delta::Weights::Each(_) => {
-            let indices = (0..batch.len())
-                .flat_map(|row| std::iter::repeat_n(row as u32, batch.weights.at(row).max(0) as usize));
+            let indices =
+                (0..batch.len()).flat_map(|row| std::iter::repeat_n(row as u32, batch.weights.at(row).max(0) as usize));
             let indices = arrow::array::UInt32Array::from_iter_values(indices);
             Ok(Batch::inserts(batch.rows.clone()).take(&indices)?.rows)
         }

@@ -11,8 +11,8 @@
 use super::TableId;
 use crate::error::{Error, Result};
 use rocksdb::{
-    BlockBasedOptions, Cache, DB, DBCompressionType, DBRawIterator, Env, MergeOperands, Options,
-    ReadOptions, SnapshotWithThreadMode, WriteBatch, WriteOptions, compaction_filter::Decision,
+    BlockBasedOptions, Cache, DB, DBCompressionType, DBRawIterator, Env, MergeOperands, Options, ReadOptions,
+    SnapshotWithThreadMode, WriteBatch, WriteOptions, compaction_filter::Decision,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -85,8 +85,7 @@ impl Store {
         })?;
         check_format(directory)?;
         let path = directory.join("store");
-        let db = DB::open(&options(cache_bytes), &path)
-            .map_err(|error| open_error(directory, &error))?;
+        let db = DB::open(&options(cache_bytes), &path).map_err(|error| open_error(directory, &error))?;
         Ok(Self::of(db))
     }
 
@@ -132,9 +131,7 @@ impl Store {
         let mut options = WriteOptions::default();
         options.set_sync(durability == Durability::Synced);
         let bytes = commit.batch.size_in_bytes() as u64;
-        self.db
-            .write_opt(commit.batch, &options)
-            .map_err(store_error)?;
+        self.db.write_opt(commit.batch, &options).map_err(store_error)?;
         self.counters.bytes_written.fetch_add(bytes, Ordering::Relaxed);
         if durability == Durability::Synced {
             self.counters.syncs.fetch_add(1, Ordering::Relaxed);
@@ -170,11 +167,7 @@ impl Store {
     pub fn table_bytes(&self, table: TableId) -> u64 {
         let (from, to) = table.range();
         let range = rocksdb::Range::new(&from, &to);
-        self.db
-            .get_approximate_sizes(&[range])
-            .first()
-            .copied()
-            .unwrap_or(0)
+        self.db.get_approximate_sizes(&[range]).first().copied().unwrap_or(0)
     }
 
     /// Reads every block of every file and checks its checksum.
@@ -276,9 +269,7 @@ impl Scan {
 
 /// The count that a value holds.
 pub(super) fn count_of(value: &[u8]) -> i64 {
-    value
-        .try_into()
-        .map_or(0, |bytes: [u8; 8]| i64::from_le_bytes(bytes))
+    value.try_into().map_or(0, |bytes: [u8; 8]| i64::from_le_bytes(bytes))
 }
 
 fn bounded(to: &[u8]) -> ReadOptions {

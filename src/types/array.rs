@@ -33,9 +33,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Element<'_>>> {
             .with_hint("Leave out the bounds: elements are counted from 1."));
     }
     if !start.starts_with('{') {
-        return Err(malformed(
-            "Array value must start with \"{\" or dimension information.",
-        ));
+        return Err(malformed("Array value must start with \"{\" or dimension information."));
     }
     let mut reader = Reader { rest: &start[1..] };
     let elements = reader.list(1).map_err(malformed)?;
@@ -57,10 +55,9 @@ fn depths_differ(elements: &[Element<'_>]) -> bool {
         _ => None,
     };
     let first = elements.first().and_then(length);
-    elements.iter().any(|element| {
-        length(element) != first
-            || matches!(element, Element::List(list) if depths_differ(list))
-    })
+    elements
+        .iter()
+        .any(|element| length(element) != first || matches!(element, Element::List(list) if depths_differ(list)))
 }
 
 struct Reader<'a> {
@@ -197,7 +194,17 @@ mod tests {
 
     #[test]
     fn malformed_arrays_are_refused() {
-        for literal in ["", "1,2", "{1,2", "{1,,2}", "{1}x", "{1,}", "{{1},2}", "{{1},{2,3}}", "{\"a}"] {
+        for literal in [
+            "",
+            "1,2",
+            "{1,2",
+            "{1,,2}",
+            "{1}x",
+            "{1,}",
+            "{{1},2}",
+            "{{1},{2,3}}",
+            "{\"a}",
+        ] {
             assert_eq!(parse(literal).unwrap_err().code(), "22P02", "{literal}");
         }
         assert_eq!(parse("[0:1]={1,2}").unwrap_err().code(), "0A000");

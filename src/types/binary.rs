@@ -4,8 +4,8 @@
 
 use super::Type;
 use super::calendar::{
-    DATE_INFINITY, DATE_MINUS_INFINITY, POSTGRES_EPOCH_DAYS, POSTGRES_EPOCH_MICROS,
-    TIMESTAMP_INFINITY, TIMESTAMP_MINUS_INFINITY,
+    DATE_INFINITY, DATE_MINUS_INFINITY, POSTGRES_EPOCH_DAYS, POSTGRES_EPOCH_MICROS, TIMESTAMP_INFINITY,
+    TIMESTAMP_MINUS_INFINITY,
 };
 use super::cells::{Cells, Values};
 use super::numeric::write_decimal_binary;
@@ -154,10 +154,10 @@ fn write_list(cells: &Cells, row: usize, out: &mut BytesMut) -> Result<()> {
             .clone()
             .any(|index| level.is_null(index) || length(index) != first);
         if ragged {
-            return Err(Error::unsupported(
-                "an array whose parts differ in length has no binary form",
-            )
-            .with_hint("Ask for the text format."));
+            return Err(
+                Error::unsupported("an array whose parts differ in length has no binary form")
+                    .with_hint("Ask for the text format."),
+            );
         }
         dimensions.push(first);
         range = offsets[range.start] as usize..offsets[range.end] as usize;
@@ -234,8 +234,7 @@ mod tests {
             let mut builder = ColumnBuilder::new(&kind);
             builder.push_binary(Some(&bytes)).unwrap();
             let settings = super::super::text::Settings::default();
-            let shown =
-                super::super::text::column_to_text(&kind, &builder.finish(), &settings).unwrap();
+            let shown = super::super::text::column_to_text(&kind, &builder.finish(), &settings).unwrap();
             assert_eq!(shown.value(0), text, "{kind}");
         }
     }
@@ -267,9 +266,7 @@ mod tests {
             (array(Type::Int4), &[0, 0, 0, 1][..]),
             (Type::Numeric(None), &[0, 1, 0, 0, 0, 0, 0, 0][..]),
         ] {
-            let error = ColumnBuilder::new(&kind)
-                .push_binary(Some(bytes))
-                .unwrap_err();
+            let error = ColumnBuilder::new(&kind).push_binary(Some(bytes)).unwrap_err();
             assert!(error.code().starts_with("22"), "{kind}: {error:?}");
         }
     }

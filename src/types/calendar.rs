@@ -53,8 +53,7 @@ pub fn civil_of_days(days: i64) -> Civil {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
     let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted_month = (5 * day_of_year + 2) / 153;
     let day = (day_of_year - (153 * shifted_month + 2) / 5 + 1) as u32;
@@ -137,10 +136,7 @@ impl Zone {
         if name.is_empty() {
             return None;
         }
-        if let Some((_, hours)) = ABBREVIATIONS
-            .iter()
-            .find(|(known, _)| known.eq_ignore_ascii_case(name))
-        {
+        if let Some((_, hours)) = ABBREVIATIONS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
             return Some(Self::Fixed((hours * 3600.0) as i32));
         }
         if ["utc", "gmt", "z", "zulu"].contains(&name.to_ascii_lowercase().as_str()) {
@@ -183,10 +179,7 @@ impl Zone {
         match self {
             Self::Fixed(seconds) => *seconds,
             Self::Named(Tz::UTC) => 0,
-            Self::Named(tz) => tz
-                .offset_from_utc_datetime(&naive(micros))
-                .fix()
-                .local_minus_utc(),
+            Self::Named(tz) => tz.offset_from_utc_datetime(&naive(micros)).fix().local_minus_utc(),
         }
     }
 
@@ -231,9 +224,7 @@ fn naive(micros: i64) -> NaiveDateTime {
     let civil = civil_of_days(days);
     if civil.year > LAST_YEAR {
         let weekday = |year| days_of_civil(year, 1, 1).rem_euclid(7);
-        let same = |year: &i64| {
-            is_leap(*year) == is_leap(civil.year) && weekday(*year) == weekday(civil.year)
-        };
+        let same = |year: &i64| is_leap(*year) == is_leap(civil.year) && weekday(*year) == weekday(civil.year);
         let twin = (LAST_YEAR - 27..=LAST_YEAR).find(same).unwrap_or(LAST_YEAR);
         days = days_of_civil(twin, civil.month, civil.day);
     }
@@ -271,11 +262,7 @@ pub fn parse_offset(text: &str) -> Option<i32> {
                 let (hours, minutes) = digits.split_at(digits.len() - 2);
                 (number(hours)?, number(minutes)?, 0)
             }
-            6 => (
-                number(&digits[..2])?,
-                number(&digits[2..4])?,
-                number(&digits[4..])?,
-            ),
+            6 => (number(&digits[..2])?, number(&digits[2..4])?, number(&digits[4..])?),
             _ => return None,
         }
     } else {

@@ -7,17 +7,15 @@ use super::Type;
 use super::numeric::Digits;
 use crate::error::Result;
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Date32Array, Decimal128Array,
-    Decimal256Array, Float32Array, Float64Array, Int16Array, Int32Array, Int64Array,
-    IntervalMonthDayNanoArray, LargeStringArray, ListArray, StringArray, StringViewArray,
-    Time64MicrosecondArray, TimestampMicrosecondArray,
+    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Date32Array, Decimal128Array, Decimal256Array, Float32Array,
+    Float64Array, Int16Array, Int32Array, Int64Array, IntervalMonthDayNanoArray, LargeStringArray, ListArray,
+    StringArray, StringViewArray, Time64MicrosecondArray, TimestampMicrosecondArray,
 };
 use arrow::buffer::NullBuffer;
 use arrow::compute::cast;
 use arrow::datatypes::{
-    DataType, Date32Type, Decimal128Type, Decimal256Type, Float32Type, Float64Type, Int16Type,
-    Int32Type, Int64Type, IntervalMonthDayNanoType, Time64MicrosecondType, TimeUnit,
-    TimestampMicrosecondType,
+    DataType, Date32Type, Decimal128Type, Decimal256Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,
+    IntervalMonthDayNanoType, Time64MicrosecondType, TimeUnit, TimestampMicrosecondType,
 };
 
 /// The cells of a column.
@@ -147,8 +145,7 @@ impl Cells {
 
     /// Whether a cell is NULL.
     pub(super) fn is_null(&self, row: usize) -> bool {
-        matches!(self.values, Values::Null)
-            || self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
+        matches!(self.values, Values::Null) || self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
     }
 }
 
@@ -156,10 +153,7 @@ fn brought(kind: &Type, array: &ArrayRef) -> Result<ArrayRef> {
     let wanted = kind.arrow();
     let same = match (&wanted, array.data_type()) {
         // The instants are the same whatever the zone is called.
-        (
-            DataType::Timestamp(TimeUnit::Microsecond, _),
-            DataType::Timestamp(TimeUnit::Microsecond, _),
-        ) => true,
+        (DataType::Timestamp(TimeUnit::Microsecond, _), DataType::Timestamp(TimeUnit::Microsecond, _)) => true,
         (wanted, actual) => wanted == actual,
     };
     if same {
@@ -181,15 +175,9 @@ fn scalars(kind: &Type, array: &ArrayRef) -> Result<Values> {
         Type::Bytea => Values::Bytea(array.as_binary::<i32>().clone()),
         Type::Date => Values::Date(array.as_primitive::<Date32Type>().clone()),
         Type::Time => Values::Time(array.as_primitive::<Time64MicrosecondType>().clone()),
-        Type::Timestamp(_) => {
-            Values::Timestamp(array.as_primitive::<TimestampMicrosecondType>().clone())
-        }
-        Type::Timestamptz(_) => {
-            Values::Timestamptz(array.as_primitive::<TimestampMicrosecondType>().clone())
-        }
-        Type::Interval => {
-            Values::Interval(array.as_primitive::<IntervalMonthDayNanoType>().clone())
-        }
+        Type::Timestamp(_) => Values::Timestamp(array.as_primitive::<TimestampMicrosecondType>().clone()),
+        Type::Timestamptz(_) => Values::Timestamptz(array.as_primitive::<TimestampMicrosecondType>().clone()),
+        Type::Interval => Values::Interval(array.as_primitive::<IntervalMonthDayNanoType>().clone()),
         _ => Values::Text(Strings::of(&array)?),
     })
 }
@@ -240,10 +228,9 @@ fn records(fields: &[(String, Type)], array: &ArrayRef) -> Result<Values> {
     };
     let columns = array.as_struct().columns();
     let cells = columns.iter().enumerate().map(|(index, column)| {
-        let kind = fields.get(index).map_or_else(
-            || Type::of_arrow(column.data_type()),
-            |(_, kind)| kind.clone(),
-        );
+        let kind = fields
+            .get(index)
+            .map_or_else(|| Type::of_arrow(column.data_type()), |(_, kind)| kind.clone());
         Ok((Cells::of(&kind, column)?, kind))
     });
     Ok(Values::Record(cells.collect::<Result<_>>()?))

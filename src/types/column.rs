@@ -6,22 +6,19 @@
 use super::Type;
 use super::array::{self, Element};
 use super::calendar::{
-    DATE_INFINITY, DATE_MINUS_INFINITY, DAY_END, DAY_MICROS, DAY_MIN, POSTGRES_EPOCH_DAYS,
-    POSTGRES_EPOCH_MICROS, TIMESTAMP_INFINITY, TIMESTAMP_MINUS_INFINITY,
+    DATE_INFINITY, DATE_MINUS_INFINITY, DAY_END, DAY_MICROS, DAY_MIN, POSTGRES_EPOCH_DAYS, POSTGRES_EPOCH_MICROS,
+    TIMESTAMP_INFINITY, TIMESTAMP_MINUS_INFINITY,
 };
-use super::datetime::{
-    read_date, read_time, read_timestamp, read_timestamptz, round_timestamp,
-};
+use super::datetime::{read_date, read_time, read_timestamp, read_timestamptz, round_timestamp};
 use super::numeric::{Shape, read_decimal, read_decimal_binary};
 use super::scalar::{fitted, read_bool, read_bytea, read_integer, read_oid, read_uuid, utf8, uuid_text};
 use super::settings::Settings;
 use super::{float, interval, json};
 use crate::error::{Error, Result};
 use arrow::array::{
-    ArrayRef, BinaryBuilder, BooleanBuilder, Date32Builder, Decimal128Builder,
-    Decimal256Builder, Float32Builder, Float64Builder, Int16Builder, Int32Builder, Int64Builder,
-    IntervalMonthDayNanoBuilder, ListArray, NullArray, StringBuilder, StructArray,
-    Time64MicrosecondBuilder, TimestampMicrosecondBuilder,
+    ArrayRef, BinaryBuilder, BooleanBuilder, Date32Builder, Decimal128Builder, Decimal256Builder, Float32Builder,
+    Float64Builder, Int16Builder, Int32Builder, Int64Builder, IntervalMonthDayNanoBuilder, ListArray, NullArray,
+    StringBuilder, StructArray, Time64MicrosecondBuilder, TimestampMicrosecondBuilder,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, IntervalMonthDayNano};
@@ -88,9 +85,9 @@ impl ColumnBuilder {
             Type::Bytea => Builder::Bytea(BinaryBuilder::new()),
             Type::Date => Builder::Date(Date32Builder::new()),
             Type::Time => Builder::Time(Time64MicrosecondBuilder::new()),
-            Type::Timestamp(_) | Type::Timestamptz(_) => Builder::Timestamp(
-                TimestampMicrosecondBuilder::new().with_data_type(kind.arrow()),
-            ),
+            Type::Timestamp(_) | Type::Timestamptz(_) => {
+                Builder::Timestamp(TimestampMicrosecondBuilder::new().with_data_type(kind.arrow()))
+            }
             Type::Interval => Builder::Interval(IntervalMonthDayNanoBuilder::new()),
             Type::Array(element) => Builder::List {
                 offsets: vec![0],
@@ -120,10 +117,7 @@ impl ColumnBuilder {
             }
             Builder::Record { fields, .. } => {
                 let plain = std::mem::take(fields);
-                *fields = plain
-                    .into_iter()
-                    .map(|field| field.with_settings(settings))
-                    .collect();
+                *fields = plain.into_iter().map(|field| field.with_settings(settings)).collect();
             }
             _ => {}
         }
@@ -206,10 +200,7 @@ impl ColumnBuilder {
         let settings = &self.settings;
         match &mut self.values {
             Builder::Null(_) => {
-                return Err(Error::semantic(
-                    "42P18",
-                    "could not determine the data type of a value",
-                ));
+                return Err(Error::semantic("42P18", "could not determine the data type of a value"));
             }
             Builder::Bool(builder) => builder.append_value(read_bool(text)?),
             Builder::Int2(builder) => builder.append_value(read_integer(text, "smallint")?),
@@ -291,10 +282,7 @@ impl ColumnBuilder {
         };
         match &mut self.values {
             Builder::Null(_) => {
-                return Err(Error::semantic(
-                    "42P18",
-                    "could not determine the data type of a value",
-                ));
+                return Err(Error::semantic("42P18", "could not determine the data type of a value"));
             }
             Builder::Bool(builder) => builder.append_value(u8::from_be_bytes(exact(bytes)?) != 0),
             Builder::Int2(builder) => builder.append_value(i16::from_be_bytes(exact(bytes)?)),
@@ -437,11 +425,7 @@ impl ColumnBuilder {
                     return Arc::new(StructArray::new_empty_fields(valid.len(), nulls));
                 }
                 let columns = fields.iter_mut().map(Self::finish).collect();
-                Arc::new(StructArray::new(
-                    kinds,
-                    columns,
-                    Some(NullBuffer::from(valid)),
-                ))
+                Arc::new(StructArray::new(kinds, columns, Some(NullBuffer::from(valid))))
             }
         }
     }
@@ -587,9 +571,7 @@ fn interval_of_binary(bytes: &[u8]) -> Result<IntervalMonthDayNano> {
 
 fn rounded(kind: &Type, micros: i64) -> i64 {
     match kind {
-        Type::Timestamp(Some(digits)) | Type::Timestamptz(Some(digits)) => {
-            round_timestamp(micros, *digits)
-        }
+        Type::Timestamp(Some(digits)) | Type::Timestamptz(Some(digits)) => round_timestamp(micros, *digits),
         _ => micros,
     }
 }
@@ -626,8 +608,7 @@ mod tests {
     fn arrays_of_other_dimensions_are_refused() {
         let mut flat = ColumnBuilder::new(&Type::Array(Box::new(Type::Int4)));
         assert_eq!(flat.push_text(Some("{{1}}")).unwrap_err().code(), "0A000");
-        let mut square =
-            ColumnBuilder::new(&Type::Array(Box::new(Type::Array(Box::new(Type::Int4)))));
+        let mut square = ColumnBuilder::new(&Type::Array(Box::new(Type::Array(Box::new(Type::Int4)))));
         assert_eq!(square.push_text(Some("{1}")).unwrap_err().code(), "0A000");
     }
 
@@ -640,8 +621,7 @@ mod tests {
         let kind = Type::Array(Box::new(Type::Timestamptz(None)));
         let mut builder = ColumnBuilder::new(&kind).with_settings(settings);
         builder.push_text(Some("{2024-01-01}")).unwrap();
-        let text =
-            super::super::text::column_to_text(&kind, &builder.finish(), &Settings::default());
+        let text = super::super::text::column_to_text(&kind, &builder.finish(), &Settings::default());
         assert_eq!(text.unwrap().value(0), "{\"2023-12-31 23:00:00+00\"}");
     }
 }

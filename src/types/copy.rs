@@ -162,14 +162,10 @@ impl CopyFormat {
     fn set(&mut self, name: &str, value: &OptionValue) -> Result<()> {
         let csv_only = |option: &str| match self.form {
             Form::Csv => Ok(()),
-            _ => Err(Error::unsupported(format!(
-                "COPY {option} available only in CSV mode"
-            ))),
+            _ => Err(Error::unsupported(format!("COPY {option} available only in CSV mode"))),
         };
         let text_only = |option: &str| match self.form {
-            Form::Binary => Err(Error::syntax(format!(
-                "cannot specify {option} in BINARY mode"
-            ))),
+            Form::Binary => Err(Error::syntax(format!("cannot specify {option} in BINARY mode"))),
             _ => Ok(()),
         };
         match name {
@@ -217,10 +213,8 @@ impl CopyFormat {
             "encoding" => {
                 let encoding = word(name, value)?;
                 if !["utf8", "utf-8"].contains(&encoding.to_ascii_lowercase().as_str()) {
-                    return Err(Error::unsupported(format!(
-                        "encoding \"{encoding}\" is not supported"
-                    ))
-                    .with_hint("Headwater reads and writes UTF8."));
+                    return Err(Error::unsupported(format!("encoding \"{encoding}\" is not supported"))
+                        .with_hint("Headwater reads and writes UTF8."));
                 }
             }
             other => {
@@ -252,10 +246,7 @@ impl CopyFormat {
             ));
         }
         if self.form == Form::Csv && self.delimiter == self.quote {
-            return Err(Error::semantic(
-                "22023",
-                "COPY delimiter and quote must be different",
-            ));
+            return Err(Error::semantic("22023", "COPY delimiter and quote must be different"));
         }
         if self.null.as_bytes().contains(&self.delimiter) {
             return Err(Error::semantic(
@@ -300,9 +291,7 @@ fn header(value: &OptionValue) -> Result<Header> {
         "true" | "on" | "1" => Ok(Header::Names),
         "false" | "off" | "0" => Ok(Header::None),
         "match" => Ok(Header::Match),
-        _ => Err(Error::syntax(
-            "header requires a Boolean value or \"match\"",
-        )),
+        _ => Err(Error::syntax("header requires a Boolean value or \"match\"")),
     }
 }
 

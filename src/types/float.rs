@@ -199,12 +199,7 @@ fn read<T: std::str::FromStr>(text: &str, kind: &str) -> Result<T> {
         .parse()
         .ok()
         .filter(|_| !signed_nan)
-        .ok_or_else(|| {
-            Error::semantic(
-                "22P02",
-                format!("invalid input syntax for type {kind}: \"{text}\""),
-            )
-        })
+        .ok_or_else(|| Error::semantic("22P02", format!("invalid input syntax for type {kind}: \"{text}\"")))
 }
 
 /// Refuses a number that became infinite or zero only because it does not fit.

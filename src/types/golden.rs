@@ -13,8 +13,16 @@ const GOLDEN: &str = include_str!("golden.tsv");
 
 /// Where we differ on purpose: the type, the text, and why.
 const DIFFERENT: &[(&str, &str, &str)] = &[
-    ("timestamp", "294276-12-31 23:59:59.999999", "our range ends with 294246"),
-    ("timestamptz", "294276-12-31 23:59:59.999999", "our range ends with 294246"),
+    (
+        "timestamp",
+        "294276-12-31 23:59:59.999999",
+        "our range ends with 294246",
+    ),
+    (
+        "timestamptz",
+        "294276-12-31 23:59:59.999999",
+        "our range ends with 294246",
+    ),
     ("timestamptz", "294277-01-01", "our range ends with 294246"),
     ("numeric", "1.50", "a numeric without a scale shows no trailing zeros"),
     ("numeric", "00012.300", "the same"),
@@ -61,9 +69,7 @@ fn values_are_read_and_written_as_postgresql_does() {
     let mut wrong = Vec::new();
     for row in 0..count {
         let (name, text, shown) = (column(0).value(row), column(1).value(row), column(2).value(row));
-        let known = DIFFERENT
-            .iter()
-            .any(|(kind, value, _)| *kind == name && *value == text);
+        let known = DIFFERENT.iter().any(|(kind, value, _)| *kind == name && *value == text);
         let mut answer = ours(&type_of(name), text, settings);
         // The file has what a cast to text gives, which writes booleans in full.
         match answer.as_str() {

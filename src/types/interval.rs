@@ -77,14 +77,8 @@ pub fn read_interval(text: &str) -> Result<IntervalMonthDayNano> {
         Err(problem) => Err(problem),
     }
     .map_err(|problem| match problem {
-        Problem::Syntax => Error::semantic(
-            "22007",
-            format!("invalid input syntax for type interval: \"{text}\""),
-        ),
-        Problem::FieldRange => Error::semantic(
-            "22015",
-            format!("interval field value out of range: \"{text}\""),
-        ),
+        Problem::Syntax => Error::semantic("22007", format!("invalid input syntax for type interval: \"{text}\"")),
+        Problem::FieldRange => Error::semantic("22015", format!("interval field value out of range: \"{text}\"")),
         Problem::Range => Error::semantic("22008", "interval out of range"),
     })
 }
@@ -122,8 +116,7 @@ impl<'a> Number<'a> {
         };
         let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
         let all_digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
-        if (whole.is_empty() && fraction.is_empty()) || !all_digits(whole) || !all_digits(fraction)
-        {
+        if (whole.is_empty() && fraction.is_empty()) || !all_digits(whole) || !all_digits(fraction) {
             return Err(Problem::Syntax);
         }
         Ok(Self {
@@ -212,10 +205,7 @@ impl Sum {
     fn add_days_of(&mut self, days: f64) -> Result<(), Problem> {
         let whole = days.trunc();
         let micros = ((days - whole) * DAY_MICROS as f64).round_ties_even() as i64;
-        self.days = self
-            .days
-            .checked_add(whole as i64)
-            .ok_or(Problem::FieldRange)?;
+        self.days = self.days.checked_add(whole as i64).ok_or(Problem::FieldRange)?;
         self.micros = self.micros.checked_add(micros).ok_or(Problem::FieldRange)?;
         Ok(())
     }
@@ -288,10 +278,26 @@ struct Named {
 
 /// The units and the words for each.
 const UNITS: &[(&str, Unit, &[&str])] = &[
-    ("microsecond", Unit::Micros(1), &["microsecond", "microseconds", "us", "usec", "usecs", "useconds"]),
-    ("millisecond", Unit::Micros(1_000), &["millisecond", "milliseconds", "ms", "msec", "msecs", "mseconds"]),
-    ("second", Unit::Micros(SECOND_MICROS), &["second", "seconds", "s", "sec", "secs"]),
-    ("minute", Unit::Micros(MINUTE_MICROS), &["minute", "minutes", "m", "min", "mins"]),
+    (
+        "microsecond",
+        Unit::Micros(1),
+        &["microsecond", "microseconds", "us", "usec", "usecs", "useconds"],
+    ),
+    (
+        "millisecond",
+        Unit::Micros(1_000),
+        &["millisecond", "milliseconds", "ms", "msec", "msecs", "mseconds"],
+    ),
+    (
+        "second",
+        Unit::Micros(SECOND_MICROS),
+        &["second", "seconds", "s", "sec", "secs"],
+    ),
+    (
+        "minute",
+        Unit::Micros(MINUTE_MICROS),
+        &["minute", "minutes", "m", "min", "mins"],
+    ),
     ("hour", Unit::Micros(HOUR_MICROS), &["hour", "hours", "h", "hr", "hrs"]),
     ("day", Unit::Days(1), &["day", "days", "d"]),
     ("week", Unit::Days(7), &["week", "weeks", "w"]),
@@ -299,15 +305,16 @@ const UNITS: &[(&str, Unit, &[&str])] = &[
     ("year", Unit::Months(12), &["year", "years", "y", "yr", "yrs"]),
     ("decade", Unit::Months(120), &["decade", "decades", "dec", "decs"]),
     ("century", Unit::Months(1_200), &["century", "centuries", "c", "cent"]),
-    ("millennium", Unit::Months(12_000), &["millennium", "millennia", "mil", "mils"]),
+    (
+        "millennium",
+        Unit::Months(12_000),
+        &["millennium", "millennia", "mil", "mils"],
+    ),
 ];
 
 fn unit_of(word: &str) -> Option<Named> {
     let (name, unit, _) = *UNITS.iter().find(|(_, _, words)| words.contains(&word))?;
-    Some(Named {
-        name,
-        unit,
-    })
+    Some(Named { name, unit })
 }
 
 /// Reads `1 year 2 mons 3 days 04:05:06`, `3 days ago`, `1-2`, `1 2:03:04`, `90`.
@@ -322,9 +329,7 @@ fn read_verbose(text: &str, sum: &mut Sum) -> Result<(), Problem> {
         };
         fields += 1;
         if first.is_ascii_alphabetic() {
-            let end = rest
-                .find(|c: char| !c.is_ascii_alphabetic())
-                .unwrap_or(rest.len());
+            let end = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
             let (word, after) = rest.split_at(end);
             rest = after;
             if word == "ago" && pending.is_none() && fields > 1 && rest.trim().is_empty() {
@@ -395,10 +400,7 @@ fn read_iso(text: &str, sum: &mut Sum) -> Result<(), Problem> {
         && date.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-')
     {
         // A full date.
-        for (part, unit) in date
-            .split('-')
-            .zip([Unit::Months(12), Unit::Months(1), Unit::Days(1)])
-        {
+        for (part, unit) in date.split('-').zip([Unit::Months(12), Unit::Months(1), Unit::Days(1)]) {
             sum.add(Number::parse(part)?, unit)?;
         }
     } else if !date.is_empty() && date.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -425,16 +427,10 @@ fn read_iso(text: &str, sum: &mut Sum) -> Result<(), Problem> {
     }
 }
 
-fn read_designated(
-    text: &str,
-    sum: &mut Sum,
-    unit_of: impl Fn(char) -> Option<Unit>,
-) -> Result<(), Problem> {
+fn read_designated(text: &str, sum: &mut Sum, unit_of: impl Fn(char) -> Option<Unit>) -> Result<(), Problem> {
     let mut rest = text;
     while !rest.is_empty() {
-        let end = rest
-            .find(|c: char| c.is_ascii_alphabetic())
-            .ok_or(Problem::Syntax)?;
+        let end = rest.find(|c: char| c.is_ascii_alphabetic()).ok_or(Problem::Syntax)?;
         let designator = rest[end..].chars().next().ok_or(Problem::Syntax)?;
         let unit = unit_of(designator).ok_or(Problem::Syntax)?;
         sum.add(Number::parse(&rest[..end])?, unit)?;
@@ -486,8 +482,7 @@ mod tests {
             ("02:03.5", "00:02:03.5"),
             ("  1   day  ", "1 day"),
         ] {
-            let interval =
-                read_interval(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            let interval = read_interval(text).unwrap_or_else(|error| panic!("{text}: {error}"));
             let mut out = BytesMut::new();
             write_interval(interval, &mut out);
             assert_eq!(std::str::from_utf8(&out).unwrap(), shows, "{text}");

@@ -196,12 +196,7 @@ impl<'a> Parser<'a> {
     fn number(&mut self) -> Result<Value<'a>> {
         let bytes = self.text.as_bytes();
         let start = self.at;
-        let digits = |from: usize| {
-            bytes[from..]
-                .iter()
-                .take_while(|byte| byte.is_ascii_digit())
-                .count()
-        };
+        let digits = |from: usize| bytes[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
         let mut at = start + usize::from(bytes[start] == b'-');
         let whole = digits(at);
         let mut valid = whole == 1 || (whole > 1 && bytes[at] != b'0');
@@ -303,9 +298,7 @@ impl Value<'_> {
                 for (index, (key, value)) in entries.iter().enumerate() {
                     keyed.push((unescape(key)?, index, value));
                 }
-                keyed.sort_by(|(a, i, _), (b, j, _)| {
-                    (a.len(), a, i).cmp(&(b.len(), b, j))
-                });
+                keyed.sort_by(|(a, i, _), (b, j, _)| (a.len(), a, i).cmp(&(b.len(), b, j)));
                 out.push('{');
                 let mut written = false;
                 for (at, (key, _, value)) in keyed.iter().enumerate() {
@@ -361,18 +354,14 @@ fn unicode_escape(text: &str) -> Result<(char, usize)> {
         let digits = text.get(from..from + 6)?.strip_prefix("\\u")?;
         u32::from_str_radix(digits, 16).ok()
     };
-    let surrogate = |detail: &str| {
-        Error::semantic("22P02", "invalid input syntax for type json").with_detail(detail)
-    };
+    let surrogate = |detail: &str| Error::semantic("22P02", "invalid input syntax for type json").with_detail(detail);
     let high = unit(0).unwrap_or(0);
     if high == 0 {
         return Err(Error::semantic("22P05", "unsupported Unicode escape sequence")
             .with_detail("\\u0000 cannot be converted to text."));
     }
     if (0xdc00..0xe000).contains(&high) {
-        return Err(surrogate(
-            "Unicode low surrogate must follow a high surrogate.",
-        ));
+        return Err(surrogate("Unicode low surrogate must follow a high surrogate."));
     }
     if !(0xd800..0xdc00).contains(&high) {
         return Ok((char::from_u32(high).unwrap_or('\u{fffd}'), 6));
@@ -382,9 +371,7 @@ fn unicode_escape(text: &str) -> Result<(char, usize)> {
             let code = 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00);
             Ok((char::from_u32(code).unwrap_or('\u{fffd}'), 12))
         }
-        _ => Err(surrogate(
-            "Unicode low surrogate must follow a high surrogate.",
-        )),
+        _ => Err(surrogate("Unicode low surrogate must follow a high surrogate.")),
     }
 }
 

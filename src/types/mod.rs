@@ -117,9 +117,7 @@ impl Type {
             Self::Int8 | Self::Oid(_) => DataType::Int64,
             Self::Float4 => DataType::Float32,
             Self::Float8 => DataType::Float64,
-            Self::Numeric(Some((precision, scale))) if *precision <= 38 => {
-                DataType::Decimal128(*precision, *scale)
-            }
+            Self::Numeric(Some((precision, scale))) if *precision <= 38 => DataType::Decimal128(*precision, *scale),
             Self::Numeric(Some((precision, scale))) => DataType::Decimal256(*precision, *scale),
             Self::Numeric(None) => DataType::Decimal256(76, FREE_SCALE),
             Self::Quotient => DataType::Decimal256(76, QUOTIENT_SCALE),
@@ -135,13 +133,9 @@ impl Type {
             Self::Date => DataType::Date32,
             Self::Time => DataType::Time64(TimeUnit::Microsecond),
             Self::Timestamp(_) => DataType::Timestamp(TimeUnit::Microsecond, None),
-            Self::Timestamptz(_) => {
-                DataType::Timestamp(TimeUnit::Microsecond, Some(Arc::from("+00:00")))
-            }
+            Self::Timestamptz(_) => DataType::Timestamp(TimeUnit::Microsecond, Some(Arc::from("+00:00"))),
             Self::Interval => DataType::Interval(IntervalUnit::MonthDayNano),
-            Self::Array(element) => {
-                DataType::List(Arc::new(element.field("item", Nullability::Nullable)))
-            }
+            Self::Array(element) => DataType::List(Arc::new(element.field("item", Nullability::Nullable))),
             Self::Record(fields) => DataType::Struct(
                 fields
                     .iter()
@@ -153,11 +147,7 @@ impl Type {
 
     /// The Arrow field of a column of this type.
     pub fn field(&self, name: impl Into<String>, nullability: Nullability) -> Field {
-        let field = Field::new(
-            name,
-            self.arrow(),
-            matches!(nullability, Nullability::Nullable),
-        );
+        let field = Field::new(name, self.arrow(), matches!(nullability, Nullability::Nullable));
         match self.tag() {
             Some(tag) => field.with_metadata(HashMap::from([(TYPE_KEY.to_owned(), tag)])),
             None => field,
@@ -189,10 +179,9 @@ impl Type {
             | DataType::Decimal64(precision, scale)
             | DataType::Decimal128(precision, scale)
             | DataType::Decimal256(precision, scale) => Self::Numeric(Some((*precision, *scale))),
-            DataType::Binary
-            | DataType::LargeBinary
-            | DataType::BinaryView
-            | DataType::FixedSizeBinary(_) => Self::Bytea,
+            DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
+                Self::Bytea
+            }
             DataType::Date32 | DataType::Date64 => Self::Date,
             DataType::Time32(_) | DataType::Time64(_) => Self::Time,
             DataType::Timestamp(_, None) => Self::Timestamp(None),
@@ -245,9 +234,7 @@ impl Type {
             "jsonb" => Self::Jsonb,
             "name" => Self::Name,
             "\"char\"" => Self::InternalChar,
-            "timestamp" if tag.ends_with("with time zone") => {
-                Self::Timestamptz(number.map(|n| n as u8))
-            }
+            "timestamp" if tag.ends_with("with time zone") => Self::Timestamptz(number.map(|n| n as u8)),
             "timestamp" => Self::Timestamp(number.map(|n| n as u8)),
             _ => Self::Oid((*OID_TYPES.iter().find(|known| **known == name)?).to_owned()),
         })
@@ -256,7 +243,13 @@ impl Type {
 
 /// The types that hold an object identifier.
 pub const OID_TYPES: &[&str] = &[
-    "oid", "regclass", "regtype", "regproc", "regnamespace", "regrole", "xid",
+    "oid",
+    "regclass",
+    "regtype",
+    "regproc",
+    "regnamespace",
+    "regrole",
+    "xid",
 ];
 
 /// Whether a column may hold NULL.

@@ -113,9 +113,7 @@ impl Decimal {
 /// The digits after the point with which a quotient is shown: at least sixteen significant ones, counted in groups of
 /// four, as PostgreSQL chooses the scale of a division.
 fn quotient_scale(decimal: &Decimal, scale: i8) -> i8 {
-    let power_of_ten = |exponent: i32| {
-        decimal.at(exponent) == 1 && (0..exponent).all(|lower| decimal.at(lower) == 0)
-    };
+    let power_of_ten = |exponent: i32| decimal.at(exponent) == 1 && (0..exponent).all(|lower| decimal.at(lower) == 0);
     let weight = if decimal.is_zero() {
         -1
     } else {
@@ -233,12 +231,7 @@ pub struct Shape {
 
 /// Reads a decimal number, rounding half away from zero to the scale.
 pub fn read_decimal(text: &str, shape: Shape) -> Result<i256> {
-    let invalid = || {
-        Error::semantic(
-            "22P02",
-            format!("invalid input syntax for type numeric: \"{text}\""),
-        )
-    };
+    let invalid = || Error::semantic("22P02", format!("invalid input syntax for type numeric: \"{text}\""));
     let trimmed = text.trim_matches(|c: char| c.is_ascii_whitespace());
     let (negative, unsigned) = match trimmed.as_bytes().first() {
         Some(b'-') => (true, &trimmed[1..]),
@@ -265,10 +258,7 @@ pub fn read_decimal(text: &str, shape: Shape) -> Result<i256> {
     if (whole.is_empty() && fraction.is_empty()) || !digits(whole) || !digits(fraction) {
         return Err(invalid());
     }
-    let all = whole
-        .bytes()
-        .chain(fraction.bytes())
-        .map(|byte| byte - b'0');
+    let all = whole.bytes().chain(fraction.bytes()).map(|byte| byte - b'0');
     // The first digit is worth 10^highest of the scaled integer.
     let highest = whole.len() as i64 - 1 + i64::from(exponent) + i64::from(shape.scale);
     assemble(all, highest, negative, shape)
@@ -310,12 +300,7 @@ fn not_a_number() -> Error {
 }
 
 /// Adds up digits, the first of which is worth 10^`highest`, rounds what is below 1, and checks the precision.
-fn assemble(
-    digits: impl Iterator<Item = u8>,
-    highest: i64,
-    negative: bool,
-    shape: Shape,
-) -> Result<i256> {
+fn assemble(digits: impl Iterator<Item = u8>, highest: i64, negative: bool, shape: Shape) -> Result<i256> {
     let mut small: i128 = 0;
     let mut large: Option<i256> = None;
     let ten = i256::from_i128(10);
@@ -419,8 +404,14 @@ mod tests {
             ("5.", "5"),
             ("  42  ", "42"),
             ("0e99999", "0"),
-            ("99999999999999999999999999999999999999", "99999999999999999999999999999999999999"),
-            ("-0.00000000000000000000000000000000000001", "-0.00000000000000000000000000000000000001"),
+            (
+                "99999999999999999999999999999999999999",
+                "99999999999999999999999999999999999999",
+            ),
+            (
+                "-0.00000000000000000000000000000000000001",
+                "-0.00000000000000000000000000000000000001",
+            ),
         ] {
             let value = read_decimal(text, FREE).unwrap_or_else(|e| panic!("{text}: {e}"));
             assert_eq!(show(value, 38, Digits::Free), shows, "{text}");
@@ -486,8 +477,16 @@ mod tests {
     #[test]
     fn the_binary_form_comes_back_whole() {
         for text in [
-            "0", "1", "-1", "1.5", "0.0001", "12345678.9", "-99999999999999999999.000000001",
-            "10000", "100000000", "0.5",
+            "0",
+            "1",
+            "-1",
+            "1.5",
+            "0.0001",
+            "12345678.9",
+            "-99999999999999999999.000000001",
+            "10000",
+            "100000000",
+            "0.5",
         ] {
             let value = read_decimal(text, FREE).unwrap();
             let mut out = BytesMut::new();
@@ -498,9 +497,6 @@ mod tests {
         let mut out = BytesMut::new();
         write_decimal_binary(value, 3, Digits::Fixed(3), &mut out);
         // As PostgreSQL's numeric_send: three groups 1, 2345, 6780.
-        assert_eq!(
-            out.to_vec(),
-            [0, 3, 0, 1, 0, 0, 0, 3, 0, 1, 0x09, 0x29, 0x1a, 0x7c]
-        );
+        assert_eq!(out.to_vec(), [0, 3, 0, 1, 0, 0, 0, 3, 0, 1, 0x09, 0x29, 0x1a, 0x7c]);
     }
 }

@@ -103,10 +103,7 @@ impl Type {
 
     fn known(&self) -> Known {
         let name = self.catalog_name();
-        *TYPES
-            .iter()
-            .find(|known| known.name == name)
-            .unwrap_or(&TYPES[9])
+        *TYPES.iter().find(|known| known.name == name).unwrap_or(&TYPES[9])
     }
 
     /// The type's OID. PostgreSQL has one array type for all numbers of dimensions, so `int[][]` is `int[]`.
@@ -250,10 +247,7 @@ mod tests {
         ] {
             assert_eq!(kind.modifier(), modifier, "{kind}");
             if modifier >= 0 {
-                assert_eq!(
-                    Type::of_oid_and_modifier(kind.oid(), modifier),
-                    Some(kind)
-                );
+                assert_eq!(Type::of_oid_and_modifier(kind.oid(), modifier), Some(kind));
             }
         }
     }

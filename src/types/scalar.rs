@@ -8,10 +8,7 @@ const NAME_BYTES_MAX: usize = 63;
 
 /// `invalid input syntax for type integer: "x"`
 pub(super) fn invalid(kind: &str, text: &str) -> Error {
-    Error::semantic(
-        "22P02",
-        format!("invalid input syntax for type {kind}: \"{text}\""),
-    )
+    Error::semantic("22P02", format!("invalid input syntax for type {kind}: \"{text}\""))
 }
 
 fn trimmed(text: &str) -> &str {
@@ -40,10 +37,7 @@ where
     digits.parse().map_err(|_| {
         let unsigned = digits.strip_prefix(['+', '-']).unwrap_or(digits);
         if !unsigned.is_empty() && unsigned.bytes().all(|byte| byte.is_ascii_digit()) {
-            Error::semantic(
-                "22003",
-                format!("value \"{text}\" is out of range for type {kind}"),
-            )
+            Error::semantic("22003", format!("value \"{text}\" is out of range for type {kind}"))
         } else {
             invalid(kind, text)
         }
@@ -207,10 +201,7 @@ pub fn utf8(bytes: &[u8]) -> Result<&str> {
 }
 
 fn not_utf8(bytes: &str) -> Error {
-    Error::semantic(
-        "22021",
-        format!("invalid byte sequence for encoding \"UTF8\": {bytes}"),
-    )
+    Error::semantic("22021", format!("invalid byte sequence for encoding \"UTF8\": {bytes}"))
 }
 
 #[cfg(test)]
@@ -255,7 +246,12 @@ mod tests {
         assert_eq!(read_bytea("\\x0").unwrap_err().code(), "22023");
         assert_eq!(read_bytea("\\xzz").unwrap_err().code(), "22023");
         assert_eq!(read_bytea("\\9").unwrap_err().code(), "22P02");
-        for text in ["", "a0eebc99", "a-0eebc999c0b4ef8bb6d6bb9bd380a11", "{a0eebc999c0b4ef8bb6d6bb9bd380a11"] {
+        for text in [
+            "",
+            "a0eebc99",
+            "a-0eebc999c0b4ef8bb6d6bb9bd380a11",
+            "{a0eebc999c0b4ef8bb6d6bb9bd380a11",
+        ] {
             assert_eq!(read_uuid(text).unwrap_err().code(), "22P02", "{text}");
         }
         assert_eq!(read_bool("o").unwrap_err().code(), "22P02");

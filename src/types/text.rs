@@ -49,11 +49,7 @@ impl TextWriter {
 
 /// The text of a whole column, as its type's output function gives it. A cast to `text` differs in two types: it
 /// writes booleans in full, and `char(n)` without its padding.
-pub fn column_to_text(
-    kind: &Type,
-    array: &ArrayRef,
-    settings: &Settings,
-) -> Result<arrow::array::StringArray> {
+pub fn column_to_text(kind: &Type, array: &ArrayRef, settings: &Settings) -> Result<arrow::array::StringArray> {
     let writer = TextWriter::for_column(kind, array, settings)?;
     let mut builder = arrow::array::StringBuilder::with_capacity(array.len(), array.len() * 8);
     let mut scratch = BytesMut::new();
@@ -100,9 +96,7 @@ fn write_value(cells: &Cells, row: usize, zone: &Zone, out: &mut BytesMut) {
         Values::Timestamp(array) => write_timestamp(array.value(row), out),
         Values::Timestamptz(array) => write_timestamptz(array.value(row), zone, out),
         Values::Interval(array) => write_interval(array.value(row), out),
-        Values::List {
-            lists, elements, ..
-        } => {
+        Values::List { lists, elements, .. } => {
             let offsets = lists.value_offsets();
             let range = offsets[row] as usize..offsets[row + 1] as usize;
             write_list(elements, range, zone, out);
@@ -124,12 +118,7 @@ fn write_value(cells: &Cells, row: usize, zone: &Zone, out: &mut BytesMut) {
     }
 }
 
-fn write_list(
-    elements: &Cells,
-    range: std::ops::Range<usize>,
-    zone: &Zone,
-    out: &mut BytesMut,
-) {
+fn write_list(elements: &Cells, range: std::ops::Range<usize>, zone: &Zone, out: &mut BytesMut) {
     let nested = matches!(elements.values, Values::List { .. });
     out.put_u8(b'{');
     for (count, index) in range.enumerate() {
@@ -282,11 +271,7 @@ mod tests {
                 "2024-01-01 00:00:00.25",
                 "2024-01-01 00:00:00.3",
             ),
-            (
-                Type::Timestamptz(None),
-                "2024-07-01 12:00Z",
-                "2024-07-01 14:00:00+02",
-            ),
+            (Type::Timestamptz(None), "2024-07-01 12:00Z", "2024-07-01 14:00:00+02"),
             (Type::Interval, "1 day 2 hours", "1 day 02:00:00"),
             (
                 Type::Uuid,
@@ -328,8 +313,7 @@ mod tests {
         let arrow::datatypes::DataType::Struct(fields) = kind.arrow() else {
             panic!("a record is a struct");
         };
-        let array: ArrayRef =
-            std::sync::Arc::new(arrow::array::StructArray::new(fields, columns, None));
+        let array: ArrayRef = std::sync::Arc::new(arrow::array::StructArray::new(fields, columns, None));
         let writer = TextWriter::for_column(&kind, &array, &Settings::default()).unwrap();
         let mut out = BytesMut::new();
         writer.write(0, &mut out);
@@ -338,11 +322,8 @@ mod tests {
 
     #[test]
     fn other_arrow_types_are_brought_to_the_column_type() {
-        let array: ArrayRef = std::sync::Arc::new(arrow::array::TimestampNanosecondArray::from(
-            vec![1_500_000_000],
-        ));
-        let writer =
-            TextWriter::for_column(&Type::Timestamp(None), &array, &Settings::default()).unwrap();
+        let array: ArrayRef = std::sync::Arc::new(arrow::array::TimestampNanosecondArray::from(vec![1_500_000_000]));
+        let writer = TextWriter::for_column(&Type::Timestamp(None), &array, &Settings::default()).unwrap();
         let mut out = BytesMut::new();
         writer.write(0, &mut out);
         assert_eq!(&out[..], b"1970-01-01 00:00:01.5");

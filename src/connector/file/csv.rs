@@ -109,10 +109,7 @@ impl Csv {
         let mut places = Vec::with_capacity(self.names.len());
         for name in &self.names {
             let folded = name.to_lowercase();
-            let mut found = header
-                .iter()
-                .enumerate()
-                .filter(|(_, known)| **known == folded);
+            let mut found = header.iter().enumerate().filter(|(_, known)| **known == folded);
             places.push(found.next().map(|(index, _)| index));
             if found.next().is_some() {
                 return Err(Error::semantic(
@@ -123,11 +120,9 @@ impl Csv {
         }
         if !self.names.is_empty() && places.iter().all(Option::is_none) {
             let shown: Vec<&str> = header.iter().take(20).map(String::as_str).collect();
-            return Err(
-                Error::semantic("42703", "the file's header names none of the columns")
-                    .with_detail(format!("The header is: {}.", shown.join(", ")))
-                    .with_hint("If the file has no header, say header = 'false'."),
-            );
+            return Err(Error::semantic("42703", "the file's header names none of the columns")
+                .with_detail(format!("The header is: {}.", shown.join(", ")))
+                .with_hint("If the file has no header, say header = 'false'."));
         }
         Ok(places)
     }
@@ -151,13 +146,8 @@ impl Csv {
                 }
             } else {
                 let delimiter = self.form.delimiter;
-                let length = bytes[at..]
-                    .iter()
-                    .position(|byte| *byte == delimiter || *byte == b'\n');
-                let Some(end) = length
-                    .map(|length| at + length)
-                    .or(at_end.then_some(bytes.len()))
-                else {
+                let length = bytes[at..].iter().position(|byte| *byte == delimiter || *byte == b'\n');
+                let Some(end) = length.map(|length| at + length).or(at_end.then_some(bytes.len())) else {
                     return Split::Part;
                 };
                 self.fields.push(Field {
@@ -172,16 +162,12 @@ impl Csv {
                 continue;
             }
             let last = self.fields.last_mut().expect("a value was just pushed");
-            if last.form == FieldForm::Bare && last.end > last.start && bytes[last.end - 1] == b'\r'
-            {
+            if last.form == FieldForm::Bare && last.end > last.start && bytes[last.end - 1] == b'\r' {
                 last.end -= 1;
             }
             let is_blank = self.fields.len() == 1 && last_is_empty(&self.fields);
             let bytes = (end + 1).min(bytes.len());
-            let is_one_column = self
-                .mapping
-                .as_ref()
-                .is_some_and(|mapping| mapping.width == 1);
+            let is_one_column = self.mapping.as_ref().is_some_and(|mapping| mapping.width == 1);
             return if is_blank && !is_one_column {
                 Split::Blank { bytes }
             } else {
@@ -191,13 +177,7 @@ impl Csv {
     }
 
     /// Reads the value that opens with a quote at `open`; the place behind it.
-    fn quoted(
-        &mut self,
-        bytes: &[u8],
-        open: usize,
-        at_end: bool,
-        lines: &mut u64,
-    ) -> Result<usize, Split> {
+    fn quoted(&mut self, bytes: &[u8], open: usize, at_end: bool, lines: &mut u64) -> Result<usize, Split> {
         let quote = self.form.quote;
         let unfinished = if at_end { Split::Unclosed } else { Split::Part };
         let rewritten = self.scratch.len();

@@ -48,9 +48,7 @@ impl Watch {
             }
         });
         let watcher = watcher.ok().and_then(|mut watcher| {
-            watcher
-                .watch(Path::new(path), RecursiveMode::NonRecursive)
-                .ok()?;
+            watcher.watch(Path::new(path), RecursiveMode::NonRecursive).ok()?;
             Some(watcher)
         });
         Self {

@@ -58,17 +58,11 @@ impl Json {
 
     /// Finds the line at the start of the bytes. `at_end` says that no more bytes follow.
     pub(super) fn split(bytes: &[u8], at_end: bool) -> Split {
-        let end = bytes
-            .iter()
-            .position(|byte| *byte == b'\n')
-            .map(|end| end + 1);
+        let end = bytes.iter().position(|byte| *byte == b'\n').map(|end| end + 1);
         match end.or(at_end.then_some(bytes.len())) {
             None => Split::Part,
             Some(end) if bytes[..end].trim_ascii().is_empty() => Split::Blank { bytes: end },
-            Some(end) => Split::Record {
-                bytes: end,
-                lines: 1,
-            },
+            Some(end) => Split::Record { bytes: end, lines: 1 },
         }
     }
 
@@ -78,17 +72,14 @@ impl Json {
             Ok(text) => text,
             Err(error) => {
                 let byte = record[error.valid_up_to()];
-                return Some(format!(
-                    "invalid byte sequence for encoding \"UTF8\": 0x{byte:02x}"
-                ));
+                return Some(format!("invalid byte sequence for encoding \"UTF8\": 0x{byte:02x}"));
             }
         };
         if let Err(problem) = self.object(record) {
             return Some(format!("invalid input syntax for type json: {problem}"));
         }
         for column in 0..self.names.len() {
-            let Some(value) = self.values[column].filter(|value| value.kind != ValueKind::Null)
-            else {
+            let Some(value) = self.values[column].filter(|value| value.kind != ValueKind::Null) else {
                 rows.push(column, None);
                 continue;
             };
@@ -121,24 +112,15 @@ impl Json {
         for rest in column..self.names.len() {
             rows.push(rest, None);
         }
-        let detail = error
-            .detail()
-            .map(|detail| format!(": {detail}"))
-            .unwrap_or_default();
-        rows.fail(format!(
-            "column \"{}\": {error}{detail}",
-            self.names[column]
-        ));
+        let detail = error.detail().map(|detail| format!(": {detail}")).unwrap_or_default();
+        rows.fail(format!("column \"{}\": {error}{detail}", self.names[column]));
         rows.end()
     }
 
     /// Finds the members of the record's object.
     fn object(&mut self, record: &[u8]) -> Result<(), String> {
         self.values.fill(None);
-        let mut scanner = Scanner {
-            bytes: record,
-            at: 0,
-        };
+        let mut scanner = Scanner { bytes: record, at: 0 };
         scanner.skip_space();
         if scanner.peek() != Some(b'{') {
             return Err("the line is not an object".to_owned());
@@ -190,11 +172,7 @@ impl Json {
             text
         };
         let exact = self.names.iter().position(|known| *known == name);
-        let column = exact.or_else(|| {
-            self.names
-                .iter()
-                .position(|known| known.eq_ignore_ascii_case(&name))
-        });
+        let column = exact.or_else(|| self.names.iter().position(|known| known.eq_ignore_ascii_case(&name)));
         self.seen.truncate(member);
         // Objects with members without end must not make this grow without end.
         if member < 1024 && self.seen.len() == member {
@@ -236,10 +214,7 @@ impl Scanner<'_> {
     }
 
     fn problem(&self, expected: &str) -> String {
-        format!(
-            "{expected} was expected at byte {}",
-            self.at.min(self.bytes.len())
-        )
+        format!("{expected} was expected at byte {}", self.at.min(self.bytes.len()))
     }
 
     fn value(&mut self, depth: usize) -> Result<Value, String> {
@@ -252,9 +227,7 @@ impl Scanner<'_> {
         };
         match self.peek() {
             Some(b'"') => self.string(),
-            Some(b'{' | b'[') if depth >= DEPTH_MAX => {
-                Err(format!("values are nested deeper than {DEPTH_MAX}"))
-            }
+            Some(b'{' | b'[') if depth >= DEPTH_MAX => Err(format!("values are nested deeper than {DEPTH_MAX}")),
             Some(b'{') => {
                 self.members(depth)?;
                 Ok(plain(self, ValueKind::Object))
@@ -273,9 +246,9 @@ impl Scanner<'_> {
                     ("false", ValueKind::Plain),
                     ("null", ValueKind::Null),
                 ];
-                let found = words.iter().find(|(word, _)| {
-                    self.bytes[start.min(self.bytes.len())..].starts_with(word.as_bytes())
-                });
+                let found = words
+                    .iter()
+                    .find(|(word, _)| self.bytes[start.min(self.bytes.len())..].starts_with(word.as_bytes()));
                 let (word, kind) = found.ok_or_else(|| self.problem("a value"))?;
                 self.at += word.len();
                 Ok(plain(self, *kind))

@@ -31,11 +31,7 @@ pub(super) const CONNECTOR: Connector = Connector {
     sink: Some(file_sink::open),
 };
 
-const fn source_option(
-    name: &'static str,
-    default: &'static str,
-    doc: &'static str,
-) -> ConnectorOption {
+const fn source_option(name: &'static str, default: &'static str, doc: &'static str) -> ConnectorOption {
     ConnectorOption {
         name,
         default: Some(default),
@@ -44,11 +40,7 @@ const fn source_option(
     }
 }
 
-const fn shared_option(
-    name: &'static str,
-    default: &'static str,
-    doc: &'static str,
-) -> ConnectorOption {
+const fn shared_option(name: &'static str, default: &'static str, doc: &'static str) -> ConnectorOption {
     ConnectorOption {
         name,
         default: Some(default),
@@ -79,11 +71,7 @@ const OPTIONS: &[ConnectorOption] = &[
         "true",
         "csv: the first line names the columns; without one they are taken by position",
     ),
-    shared_option(
-        "delimiter",
-        ",",
-        "csv: the character between values; `\\t` for a tab",
-    ),
+    shared_option("delimiter", ",", "csv: the character between values; `\\t` for a tab"),
     shared_option(
         "quote",
         "\"",
@@ -150,11 +138,7 @@ impl Format {
     pub(super) fn of(options: &Options<'_>) -> Result<Self> {
         let given = options.choice(
             "format",
-            &[
-                ("csv", Self::Csv),
-                ("json", Self::Json),
-                ("parquet", Self::Parquet),
-            ],
+            &[("csv", Self::Csv), ("json", Self::Json), ("parquet", Self::Parquet)],
         )?;
         let path = options.text("path").to_ascii_lowercase();
         let bare = path.trim_end_matches(".gz").trim_end_matches(".zst");
@@ -204,15 +188,13 @@ impl CsvForm {
             null: options.text("null").to_owned(),
         };
         if form.delimiter == form.quote {
-            return Err(options.wrong(
-                "quote",
-                "The quote and the delimiter must be different characters.",
-            ));
+            return Err(options.wrong("quote", "The quote and the delimiter must be different characters."));
         }
         let text = form.null.as_bytes();
-        if text.iter().any(|byte| {
-            *byte == form.delimiter || *byte == form.quote || matches!(byte, b'\n' | b'\r')
-        }) {
+        if text
+            .iter()
+            .any(|byte| *byte == form.delimiter || *byte == form.quote || matches!(byte, b'\n' | b'\r'))
+        {
             return Err(options.wrong(
                 "null",
                 "It contains neither the delimiter, nor the quote, nor a line end.",
@@ -239,11 +221,10 @@ fn compression_of(options: &Options<'_>, format: Format) -> Result<Compression> 
     };
     let compression = given.unwrap_or(by_ending);
     if format == Format::Parquet && compression != Compression::None {
-        return Err(Error::semantic(
-            "22023",
-            "option \"compression\" is for the formats csv and json only",
-        )
-        .with_hint("Parquet compresses its pages itself."));
+        return Err(
+            Error::semantic("22023", "option \"compression\" is for the formats csv and json only")
+                .with_hint("Parquet compresses its pages itself."),
+        );
     }
     Ok(compression)
 }
@@ -255,10 +236,10 @@ fn open(options: &Options<'_>, request: &SourceRequest<'_>) -> Result<Box<dyn So
     let follow = options.flag("follow")?;
     let rate = options.rate("rate")?;
     if follow && (format == Format::Parquet || compression != Compression::None) {
-        return Err(Error::unsupported(
-            "option \"follow\" is not supported for compressed and Parquet files",
-        )
-        .with_hint("Only a plain csv or json file can be read while it grows."));
+        return Err(
+            Error::unsupported("option \"follow\" is not supported for compressed and Parquet files")
+                .with_hint("Only a plain csv or json file can be read while it grows."),
+        );
     }
     match format {
         Format::Parquet => parquet::open(options.text("path"), rate, request),
@@ -284,16 +265,10 @@ fn open(options: &Options<'_>, request: &SourceRequest<'_>) -> Result<Box<dyn So
 fn open_file(path: &str) -> Result<File> {
     let metadata = std::fs::metadata(path).map_err(|error| open_error(path, &error))?;
     if metadata.is_dir() {
-        return Err(Error::semantic(
-            "42809",
-            format!("\"{path}\" is a directory"),
-        ));
+        return Err(Error::semantic("42809", format!("\"{path}\" is a directory")));
     }
     if !metadata.is_file() {
-        return Err(Error::semantic(
-            "42809",
-            format!("\"{path}\" is not a regular file"),
-        ));
+        return Err(Error::semantic("42809", format!("\"{path}\" is not a regular file")));
     }
     File::open(Path::new(path)).map_err(|error| open_error(path, &error))
 }
@@ -306,27 +281,17 @@ pub(super) fn open_error(path: &str, error: &io::Error) -> Error {
         io::ErrorKind::AlreadyExists => "58P02",
         _ => "58030",
     };
-    Error::external(
-        code,
-        format!("could not open file \"{path}\": {}", reason(error)),
-    )
-    .with_hint(
-        "The path is one of the server's, relative to the directory in which it was started.",
-    )
+    Error::external(code, format!("could not open file \"{path}\": {}", reason(error)))
+        .with_hint("The path is one of the server's, relative to the directory in which it was started.")
 }
 
 /// The error for a file that cannot be read further.
 fn read_error(path: &str, error: &io::Error) -> Error {
     let code = match error.kind() {
-        io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof => {
-            "58000"
-        }
+        io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof => "58000",
         _ => "58030",
     };
-    Error::external(
-        code,
-        format!("could not read file \"{path}\": {}", reason(error)),
-    )
+    Error::external(code, format!("could not read file \"{path}\": {}", reason(error)))
 }
 
 /// The error for a file that is not the one, or not as long, as when a position was taken.

@@ -10,8 +10,7 @@ use crate::catalog::Column;
 use crate::connector::decode::keep;
 use crate::connector::pace::Pace;
 use crate::connector::{
-    Budget, DecodeError, Polled, Position, Progress, Source, SourceRequest, SourceState, delivered,
-    schema_of,
+    Budget, DecodeError, Polled, Position, Progress, Source, SourceRequest, SourceState, delivered, schema_of,
 };
 use crate::delta::{Batch, Delta, batch_of};
 use crate::error::{Error, Result};
@@ -23,8 +22,7 @@ use arrow::datatypes::{DataType, SchemaRef, TimeUnit};
 use arrow::record_batch::RecordBatch;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
-    ParquetRecordBatchReaderBuilder,
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
 use parquet::errors::ParquetError;
 use serde::{Deserialize, Serialize};
@@ -73,21 +71,11 @@ struct ParquetSource {
 }
 
 /// Opens a Parquet file.
-pub(super) fn open(
-    path: &str,
-    rate: Option<f64>,
-    request: &SourceRequest<'_>,
-) -> Result<Box<dyn Source>> {
+pub(super) fn open(path: &str, rate: Option<f64>, request: &SourceRequest<'_>) -> Result<Box<dyn Source>> {
     let file = open_file(path)?;
-    let bytes = file
-        .metadata()
-        .map_err(|error| read_error(path, &error))?
-        .len();
-    let metadata = ArrowReaderMetadata::load(
-        &file,
-        ArrowReaderOptions::new().with_skip_arrow_metadata(true),
-    )
-    .map_err(|error| parquet_error(path, &error))?;
+    let bytes = file.metadata().map_err(|error| read_error(path, &error))?.len();
+    let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new().with_skip_arrow_metadata(true))
+        .map_err(|error| parquet_error(path, &error))?;
     let fresh = Mark {
         group: 0,
         row: 0,
@@ -123,10 +111,7 @@ pub(super) fn open(
 }
 
 /// Finds the columns in the file, and refuses types that do not fit.
-fn plan(
-    columns: &[&Column],
-    metadata: &ArrowReaderMetadata,
-) -> Result<(Vec<Origin>, ProjectionMask)> {
+fn plan(columns: &[&Column], metadata: &ArrowReaderMetadata) -> Result<(Vec<Origin>, ProjectionMask)> {
     let fields = metadata.schema().fields();
     let found: Vec<Option<usize>> = columns
         .iter()
@@ -140,11 +125,7 @@ fn plan(
         })
         .collect();
     if !columns.is_empty() && found.iter().all(Option::is_none) {
-        let names: Vec<&str> = fields
-            .iter()
-            .take(20)
-            .map(|field| field.name().as_str())
-            .collect();
+        let names: Vec<&str> = fields.iter().take(20).map(|field| field.name().as_str()).collect();
         return Err(Error::semantic("42703", "the file has none of the columns")
             .with_detail(format!("Its columns are: {}.", names.join(", "))));
     }
@@ -180,9 +161,8 @@ fn is_whole(from: &DataType) -> bool {
 /// Whether values of a file's type can become values of ours without loss, row by row.
 fn fits(from: &DataType, to: &Type) -> bool {
     use DataType::{
-        Binary, Boolean, Date32, Date64, Decimal128, Decimal256, Dictionary, FixedSizeBinary,
-        Float16, Float32, Float64, LargeBinary, LargeUtf8, List, Null, Time32, Time64, Timestamp,
-        Utf8,
+        Binary, Boolean, Date32, Date64, Decimal128, Decimal256, Dictionary, FixedSizeBinary, Float16, Float32,
+        Float64, LargeBinary, LargeUtf8, List, Null, Time32, Time64, Timestamp, Utf8,
     };
     match (from, to) {
         (Null, _) => true,
@@ -198,9 +178,7 @@ fn fits(from: &DataType, to: &Type) -> bool {
         (Timestamp(_, _), Type::Timestamp(_) | Type::Timestamptz(_)) => true,
         (Binary | LargeBinary | FixedSizeBinary(_), Type::Bytea) => true,
         (FixedSizeBinary(16), Type::Uuid) => true,
-        (List(item), Type::Array(element)) => {
-            fits(item.data_type(), element) && element.arrow() == *item.data_type()
-        }
+        (List(item), Type::Array(element)) => fits(item.data_type(), element) && element.arrow() == *item.data_type(),
         (_, Type::Int2 | Type::Int4 | Type::Int8 | Type::Numeric(_)) => is_whole(from),
         _ => false,
     }
@@ -210,11 +188,7 @@ impl ParquetSource {
     /// Reads on until rows wait; `false` at the end of the file.
     fn fill(&mut self) -> Result<bool> {
         loop {
-            if self
-                .waiting
-                .as_ref()
-                .is_some_and(|batch| batch.num_rows() > 0)
-            {
+            if self.waiting.as_ref().is_some_and(|batch| batch.num_rows() > 0) {
                 return Ok(true);
             }
             if self.reader.is_none() {
@@ -222,27 +196,20 @@ impl ParquetSource {
                 if self.mark.group >= groups {
                     return Ok(false);
                 }
-                let file = self
-                    .file
-                    .try_clone()
-                    .map_err(|error| read_error(&self.path, &error))?;
-                let reader =
-                    ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
-                        .with_row_groups(vec![self.mark.group])
-                        .with_projection(self.mask.clone())
-                        .with_batch_size(BATCH_ROWS)
-                        .with_offset(self.mark.row)
-                        .build()
-                        .map_err(|error| parquet_error(&self.path, &error))?;
+                let file = self.file.try_clone().map_err(|error| read_error(&self.path, &error))?;
+                let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
+                    .with_row_groups(vec![self.mark.group])
+                    .with_projection(self.mask.clone())
+                    .with_batch_size(BATCH_ROWS)
+                    .with_offset(self.mark.row)
+                    .build()
+                    .map_err(|error| parquet_error(&self.path, &error))?;
                 self.reader = Some(reader);
             }
             match self.reader.as_mut().and_then(Iterator::next) {
                 Some(batch) => {
                     let batch = batch.map_err(|error| {
-                        Error::external(
-                            "58000",
-                            format!("could not read file \"{}\": {error}", self.path),
-                        )
+                        Error::external("58000", format!("could not read file \"{}\": {error}", self.path))
                     })?;
                     self.waiting = Some(batch);
                 }
@@ -259,12 +226,7 @@ impl ParquetSource {
     }
 
     /// Brings rows to the declared columns. `first` is the place of the first of them in the row group.
-    fn convert(
-        &self,
-        rows: &RecordBatch,
-        first: usize,
-        errors: &mut Vec<DecodeError>,
-    ) -> Result<Batch> {
+    fn convert(&self, rows: &RecordBatch, first: usize, errors: &mut Vec<DecodeError>) -> Result<Batch> {
         let count = rows.num_rows();
         let mut problems: Vec<Option<String>> = vec![None; count];
         let mut arrays = Vec::with_capacity(self.origins.len());
@@ -276,26 +238,16 @@ impl ParquetSource {
             if column.not_null {
                 for row in (0..count).filter(|row| array.is_null(*row)) {
                     problems[row].get_or_insert_with(|| {
-                        format!(
-                            "null value in column \"{}\" violates not-null constraint",
-                            column.name
-                        )
+                        format!("null value in column \"{}\" violates not-null constraint", column.name)
                     });
                 }
             }
             arrays.push(array);
         }
         if problems.iter().all(Option::is_none) {
-            return Ok(Batch::inserts(batch_of(
-                self.schema.clone(),
-                arrays,
-                count,
-            )?));
+            return Ok(Batch::inserts(batch_of(self.schema.clone(), arrays, count)?));
         }
-        let kept: BooleanArray = problems
-            .iter()
-            .map(|problem| Some(problem.is_none()))
-            .collect();
+        let kept: BooleanArray = problems.iter().map(|problem| Some(problem.is_none())).collect();
         for (row, problem) in problems.into_iter().enumerate() {
             let Some(message) = problem else { continue };
             let position = format!("row group {}, row {}", self.mark.group, first + row + 1);
@@ -327,9 +279,7 @@ fn bring(from: &ArrayRef, column: &Column, problems: &mut [Option<String>]) -> R
         return Ok(uuid_text(&from));
     }
     let from = match from.data_type() {
-        DataType::Timestamp(TimeUnit::Nanosecond, _) => {
-            round_nanos(&cast(&from, &DataType::Int64)?)
-        }
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => round_nanos(&cast(&from, &DataType::Int64)?),
         _ => from,
     };
     let array = cast(&from, &target)?;
@@ -338,8 +288,7 @@ fn bring(from: &ArrayRef, column: &Column, problems: &mut [Option<String>]) -> R
         Type::Float4 | Type::Timestamp(Some(_)) | Type::Timestamptz(Some(_))
     );
     for row in 0..array.len() {
-        let is_lost = from.is_valid(row)
-            && (array.is_null(row) || (is_narrowed && is_overflow(&from, &array, row)));
+        let is_lost = from.is_valid(row) && (array.is_null(row) || (is_narrowed && is_overflow(&from, &array, row)));
         if is_lost {
             problems[row].get_or_insert_with(|| {
                 format!(
@@ -403,27 +352,19 @@ fn uuid_text(bytes: &ArrayRef) -> ArrayRef {
     Arc::new(text.collect::<arrow::array::StringArray>())
 }
 
-fn read_text(
-    text: &ArrayRef,
-    column: &Column,
-    problems: &mut [Option<String>],
-) -> Result<ArrayRef> {
+fn read_text(text: &ArrayRef, column: &Column, problems: &mut [Option<String>]) -> Result<ArrayRef> {
     let mut builder = ColumnBuilder::new(&column.kind);
     for (row, value) in text.as_string::<i32>().iter().enumerate() {
         if let Err(error) = builder.push_text(value) {
             builder.push_null();
-            problems[row]
-                .get_or_insert_with(|| format!("column \"{}\": {}", column.name, error.message()));
+            problems[row].get_or_insert_with(|| format!("column \"{}\": {}", column.name, error.message()));
         }
     }
     Ok(builder.finish())
 }
 
 fn parquet_error(path: &str, error: &ParquetError) -> Error {
-    Error::external(
-        "58000",
-        format!("could not read file \"{path}\" as Parquet: {error}"),
-    )
+    Error::external("58000", format!("could not read file \"{path}\" as Parquet: {error}"))
 }
 
 impl Source for ParquetSource {
@@ -457,13 +398,10 @@ impl Source for ParquetSource {
             let row_bytes = (batch.get_array_memory_size() / batch.num_rows()).max(1);
             let affordable = (bytes_left / row_bytes).max(1);
             let rows = batch.num_rows().min(rows_left).min(affordable);
-            polled.delta.push(self.convert(
-                &batch.slice(0, rows),
-                self.mark.row,
-                &mut polled.errors,
-            )?);
-            self.waiting =
-                (rows < batch.num_rows()).then(|| batch.slice(rows, batch.num_rows() - rows));
+            polled
+                .delta
+                .push(self.convert(&batch.slice(0, rows), self.mark.row, &mut polled.errors)?);
+            self.waiting = (rows < batch.num_rows()).then(|| batch.slice(rows, batch.num_rows() - rows));
             self.mark.row += rows;
             rows_left -= rows;
             taken += rows;
@@ -487,11 +425,7 @@ impl Source for ParquetSource {
 
     fn progress(&self) -> Progress {
         let groups = self.metadata.metadata().row_groups();
-        let before: i64 = groups
-            .iter()
-            .take(self.mark.group)
-            .map(|group| group.num_rows())
-            .sum();
+        let before: i64 = groups.iter().take(self.mark.group).map(|group| group.num_rows()).sum();
         let total = self.mark.rows.max(0) as u64;
         let read = before.max(0) as u64 + self.mark.row as u64;
         Progress {

@@ -147,8 +147,7 @@ impl Given {
                 .iter()
                 .zip(batch.rows.columns())
                 .map(|(field, array)| {
-                    TextWriter::for_column(&Type::of_field(field), array, &Settings::default())
-                        .unwrap()
+                    TextWriter::for_column(&Type::of_field(field), array, &Settings::default()).unwrap()
                 })
                 .collect();
             for row in 0..batch.len() {
@@ -197,13 +196,7 @@ fn csv_columns_are_found_by_the_names_in_the_header() {
 fn compressed_files_give_the_same() {
     Case::new("x.csv.gz", &gzip(PLAIN), abc(), &[]).check(PLAIN_ROWS, &[]);
     let members = [gzip(&PLAIN[..40]), gzip(&PLAIN[40..])].concat();
-    Case::new(
-        "x.data",
-        &members,
-        abc(),
-        &[("format", "csv"), ("compression", "gzip")],
-    )
-    .check(PLAIN_ROWS, &[]);
+    Case::new("x.data", &members, abc(), &[("format", "csv"), ("compression", "gzip")]).check(PLAIN_ROWS, &[]);
     let zstd = zstd::encode_all(PLAIN, 3).unwrap();
     Case::new("x.csv.zst", &zstd, abc(), &[]).check(PLAIN_ROWS, &[]);
 }
@@ -214,21 +207,13 @@ fn damaged_files_give_what_is_before_the_damage() {
         .flat_map(|row| format!("{row},{}\n", row * 7919 % 10007).into_bytes())
         .collect();
     let bytes = gzip(&text);
-    let case = Case::new(
-        "x.csv.gz",
-        &bytes[..bytes.len() / 2],
-        abc(),
-        &[("header", "false")],
-    );
+    let case = Case::new("x.csv.gz", &bytes[..bytes.len() / 2], abc(), &[("header", "false")]);
     let mut source = case.open(None).unwrap();
     let polled = source.poll(ALL).unwrap();
     assert!(polled.delta.len() > 1000);
     let error = source.poll(ALL).unwrap_err();
     assert_eq!(error.code(), "58000");
-    assert!(
-        error.message().starts_with("could not read file"),
-        "{error}"
-    );
+    assert!(error.message().starts_with("could not read file"), "{error}");
     assert_eq!(source.poll(ALL).unwrap_err(), error);
 }
 
@@ -242,11 +227,7 @@ fn csv_without_a_header_goes_by_position() {
     ];
     let bytes = b"1\t'NA'\t2024-02-29\tmore\n2\tNA\tNA\tmore\n3\t\"\t2024-01-01\t''''\n";
     Case::new("x.csv", bytes, abc(), options).check(
-        &[
-            "1|NA|2024-02-29 00:00:00",
-            "2|NULL|NULL",
-            "3|\"|2024-01-01 00:00:00",
-        ],
+        &["1|NA|2024-02-29 00:00:00", "2|NULL|NULL", "3|\"|2024-01-01 00:00:00"],
         &[],
     );
     Case::new("x.csv", b"1\n\n2\n", abc(), options).check(
@@ -284,10 +265,7 @@ fn a_quote_that_is_never_closed_costs_one_line() {
     assert_eq!(all.rows, ["1|x\n2,y\n3,z\"|NULL", "5|v|NULL"]);
     assert_eq!(all.errors.len(), 1);
     assert_eq!(
-        (
-            all.errors[0].position.as_str(),
-            all.errors[0].message.as_str()
-        ),
+        (all.errors[0].position.as_str(), all.errors[0].message.as_str()),
         ("line 5", "unterminated CSV quoted field")
     );
     assert_eq!(case.restarted(), all);
@@ -306,10 +284,7 @@ fn a_long_row_is_a_row() {
         assert_eq!(given.rows[0].len(), 2 + long.len() + 5);
         assert_eq!(given.rows[1], "2|y|NULL");
     }
-    let line = format!(
-        "{{\"a\":1,\"b\":\"{}\"}}\n{{\"a\":2}}\n",
-        "y".repeat(16 << 20)
-    );
+    let line = format!("{{\"a\":1,\"b\":\"{}\"}}\n{{\"a\":2}}\n", "y".repeat(16 << 20));
     let given = Case::new("x.json", line.as_bytes(), abc(), &[]).all();
     assert_eq!((given.rows.len(), given.rows[0].len()), (2, (16 << 20) + 7));
 }
@@ -333,11 +308,7 @@ fn a_header_that_fits_nothing_is_refused() {
         (error.code(), error.message()),
         ("42703", "the file's header names none of the columns")
     );
-    assert!(
-        error
-            .hint()
-            .is_some_and(|hint| hint.contains("header = 'false'"))
-    );
+    assert!(error.hint().is_some_and(|hint| hint.contains("header = 'false'")));
     let error = Case::new("x.csv", b"a,A\n", abc(), &[]).open_error(None);
     assert_eq!(error.code(), "42701");
 }
@@ -358,8 +329,7 @@ fn empty_files_are_finished() {
 #[test]
 fn files_that_cannot_be_opened_say_so() {
     let mut case = Case::new("x.csv", b"a\n", abc(), &[]);
-    case.options
-        .insert("path".to_owned(), "/nonexistent/x.csv".to_owned());
+    case.options.insert("path".to_owned(), "/nonexistent/x.csv".to_owned());
     let error = case.open_error(None);
     assert_eq!(
         (error.code(), error.message()),
@@ -369,10 +339,8 @@ fn files_that_cannot_be_opened_say_so() {
         )
     );
     let directory = case.directory.path().to_string_lossy().into_owned();
-    case.options.extend([
-        ("path".to_owned(), directory),
-        ("format".to_owned(), "csv".to_owned()),
-    ]);
+    case.options
+        .extend([("path".to_owned(), directory), ("format".to_owned(), "csv".to_owned())]);
     assert_eq!(case.open_error(None).code(), "42809");
 }
 
@@ -383,12 +351,7 @@ fn a_file_that_is_not_the_same_any_more_is_refused() {
         .collect();
     let case = Case::new("x.csv", &bytes, abc(), &[("header", "false")]);
     let mut source = case.open(None).unwrap();
-    source
-        .poll(Budget {
-            rows_max: 1500,
-            ..ALL
-        })
-        .unwrap();
+    source.poll(Budget { rows_max: 1500, ..ALL }).unwrap();
     let position = source.position();
     assert!(case.open(Some(&position)).is_ok());
 
@@ -402,18 +365,11 @@ fn a_file_that_is_not_the_same_any_more_is_refused() {
         "{error}"
     );
     fs::write(case.path(), &bytes[..8000]).unwrap();
-    assert!(
-        case.open_error(Some(&position))
-            .message()
-            .contains("became shorter")
-    );
+    assert!(case.open_error(Some(&position)).message().contains("became shorter"));
 
     for place in [10, 15_000] {
         let mut other = bytes.clone();
-        let tail = other
-            .windows(9)
-            .position(|window| window == b"row 1499\n")
-            .unwrap();
+        let tail = other.windows(9).position(|window| window == b"row 1499\n").unwrap();
         other[if place == 10 { 10 } else { tail }] ^= 1;
         fs::write(case.path(), &other).unwrap();
         let error = case.open_error(Some(&position));
@@ -431,10 +387,7 @@ fn a_file_that_is_not_the_same_any_more_is_refused() {
 fn followed_files_are_read_on_as_they_grow() {
     let case = Case::new("x.csv", b"", abc(), &[("follow", "true")]);
     let append = |text: &str| {
-        let mut file = fs::OpenOptions::new()
-            .append(true)
-            .open(case.path())
-            .unwrap();
+        let mut file = fs::OpenOptions::new().append(true).open(case.path()).unwrap();
         file.write_all(text.as_bytes()).unwrap();
     };
     let rung = Arc::new(AtomicUsize::new(0));
@@ -444,10 +397,7 @@ fn followed_files_are_read_on_as_they_grow() {
         bell.fetch_add(1, Ordering::SeqCst);
     }));
     let mut given = Given::default();
-    assert!(matches!(
-        given.poll(source.as_mut(), ALL),
-        SourceState::Idle { .. }
-    ));
+    assert!(matches!(given.poll(source.as_mut(), ALL), SourceState::Idle { .. }));
     let mut positions = vec![source.position()];
     for (text, rows) in [("a,b", 0), ("\n1,x", 0), ("\n2,\"y\n", 1), ("\"\n3,z\n", 3)] {
         let before = rung.load(Ordering::SeqCst);
@@ -457,10 +407,7 @@ fn followed_files_are_read_on_as_they_grow() {
             assert!(Instant::now() < deadline, "the waker was not rung");
             std::thread::yield_now();
         }
-        assert!(matches!(
-            given.poll(source.as_mut(), ALL),
-            SourceState::Idle { .. }
-        ));
+        assert!(matches!(given.poll(source.as_mut(), ALL), SourceState::Idle { .. }));
         assert_eq!(given.rows.len(), rows, "after {text:?}");
         positions.push(source.position());
     }
@@ -484,15 +431,8 @@ fn followed_files_are_read_on_as_they_grow() {
 
 #[test]
 fn a_rate_is_kept() {
-    let bytes: Vec<u8> = (0..500)
-        .flat_map(|row| format!("{row}\n").into_bytes())
-        .collect();
-    let case = Case::new(
-        "x.csv",
-        &bytes,
-        abc(),
-        &[("header", "false"), ("rate", "1000")],
-    );
+    let bytes: Vec<u8> = (0..500).flat_map(|row| format!("{row}\n").into_bytes()).collect();
+    let case = Case::new("x.csv", &bytes, abc(), &[("header", "false"), ("rate", "1000")]);
     let mut source = case.open(None).unwrap();
     let mut given = Given::default();
     let start = Instant::now();
@@ -506,11 +446,7 @@ fn a_rate_is_kept() {
         }
     }
     assert_eq!(given.rows.len(), 500);
-    assert!(
-        start.elapsed() >= Duration::from_millis(450),
-        "{:?}",
-        start.elapsed()
-    );
+    assert!(start.elapsed() >= Duration::from_millis(450), "{:?}", start.elapsed());
 }
 
 #[test]
@@ -582,15 +518,9 @@ fn needed_columns_alone_are_decoded() {
 fn generated_columns_are_not_looked_for() {
     let mut columns = abc();
     columns[1].generated = Some("upper('x')".to_owned());
-    Case::new(
-        "x.csv",
-        b"1,2024-01-01\n",
-        columns.clone(),
-        &[("header", "false")],
-    )
-    .check(&["1|2024-01-01 00:00:00"], &[]);
-    Case::new("x.csv", b"c,b,a\n2024-01-01,x,1\n", columns, &[])
+    Case::new("x.csv", b"1,2024-01-01\n", columns.clone(), &[("header", "false")])
         .check(&["1|2024-01-01 00:00:00"], &[]);
+    Case::new("x.csv", b"c,b,a\n2024-01-01,x,1\n", columns, &[]).check(&["1|2024-01-01 00:00:00"], &[]);
 }
 
 proptest! {
@@ -666,17 +596,14 @@ mod parquet {
     use ::parquet::arrow::ArrowWriter;
     use ::parquet::file::properties::WriterProperties;
     use arrow::array::{
-        ArrayRef, Decimal128Array, Float64Array, Int64Array, RecordBatch, StringArray,
-        TimestampMillisecondArray, TimestampNanosecondArray,
+        ArrayRef, Decimal128Array, Float64Array, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray,
+        TimestampNanosecondArray,
     };
 
     fn file(columns: Vec<(&str, ArrayRef)>) -> Vec<u8> {
         let batch = RecordBatch::try_from_iter(columns).unwrap();
-        let properties = WriterProperties::builder()
-            .set_max_row_group_row_count(Some(3))
-            .build();
-        let mut writer =
-            ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).unwrap();
+        let properties = WriterProperties::builder().set_max_row_group_row_count(Some(3)).build();
+        let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).unwrap();
         writer.write(&batch).unwrap();
         writer.into_inner().unwrap()
     }
@@ -686,13 +613,7 @@ mod parquet {
         let bytes = file(vec![
             (
                 "A",
-                Arc::new(Int64Array::from(vec![
-                    Some(1),
-                    Some(40_000),
-                    None,
-                    Some(4),
-                    Some(5),
-                ])),
+                Arc::new(Int64Array::from(vec![Some(1), Some(40_000), None, Some(4), Some(5)])),
             ),
             (
                 "ms",
@@ -733,10 +654,7 @@ mod parquet {
                     "z",
                 ])),
             ),
-            (
-                "f",
-                Arc::new(Float64Array::from(vec![1.5, 1e300, f64::NAN, -0.0, 2.0])),
-            ),
+            ("f", Arc::new(Float64Array::from(vec![1.5, 1e300, f64::NAN, -0.0, 2.0]))),
         ]);
         let columns = vec![
             column("a", Type::Int2),
@@ -761,14 +679,10 @@ mod parquet {
         let given = case.all();
         assert_eq!(given.rows, ["a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"]);
         assert_eq!(given.errors.len(), 4);
-        let error =
-            Case::new("x.parquet", &bytes, vec![column("f", Type::Int8)], &[]).open_error(None);
+        let error = Case::new("x.parquet", &bytes, vec![column("f", Type::Int8)], &[]).open_error(None);
         assert_eq!(
             (error.code(), error.message()),
-            (
-                "42804",
-                "column \"f\" is of type bigint but the file has Float64"
-            )
+            ("42804", "column \"f\" is of type bigint but the file has Float64")
         );
     }
 
@@ -781,11 +695,7 @@ mod parquet {
         source.poll(ONE).unwrap();
         let position = source.position();
         for other in [vec![1, 2, 3, 4, 5], vec![1, 2, 3, 9]] {
-            fs::write(
-                case.path(),
-                file(vec![("a", Arc::new(Int64Array::from(other)))]),
-            )
-            .unwrap();
+            fs::write(case.path(), file(vec![("a", Arc::new(Int64Array::from(other)))])).unwrap();
             let error = case.open_error(Some(&position));
             assert!(error.message().contains("was replaced"), "{error}");
         }

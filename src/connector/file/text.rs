@@ -11,8 +11,8 @@ use super::{Compression, CsvForm, Header, changed_error};
 use crate::connector::decode::RowDecoder;
 use crate::connector::pace::Pace;
 use crate::connector::{
-    Budget, DecodeError, POLL_BYTES_MAX, Polled, Position, Progress, RECORD_BYTES_MAX, Source,
-    SourceRequest, SourceState, Waker, delivered, shown,
+    Budget, DecodeError, POLL_BYTES_MAX, Polled, Position, Progress, RECORD_BYTES_MAX, Source, SourceRequest,
+    SourceState, Waker, delivered, shown,
 };
 use crate::delta::Delta;
 use crate::error::{Error, Result};
@@ -179,10 +179,7 @@ impl TextSource {
     fn first_line_error(&self, problem: &str) -> Error {
         Error::external(
             "22P04",
-            format!(
-                "the first line of file \"{}\" cannot be read: {problem}",
-                self.path
-            ),
+            format!("the first line of file \"{}\" cannot be read: {problem}", self.path),
         )
     }
 
@@ -225,10 +222,7 @@ impl TextSource {
             match split {
                 Split::Record { bytes, lines } if bytes > RECORD_BYTES_MAX => {
                     let record = shown(&self.window.bytes()[..bytes]);
-                    self.refuse(
-                        record,
-                        format!("the record is longer than {RECORD_BYTES_MAX} bytes"),
-                    );
+                    self.refuse(record, format!("the record is longer than {RECORD_BYTES_MAX} bytes"));
                     self.window.take(bytes);
                     self.mark.line += lines;
                     return Ok(Step::Taken(bytes));
@@ -300,10 +294,7 @@ impl TextSource {
     /// Passes over the rest of a line that is too long. The mark stays before it until its end is found.
     fn pass_over(&mut self) -> Result<Option<Step>> {
         let bytes = self.window.bytes();
-        let end = bytes
-            .iter()
-            .position(|byte| *byte == b'\n')
-            .map(|end| end + 1);
+        let end = bytes.iter().position(|byte| *byte == b'\n').map(|end| end + 1);
         let there = end.unwrap_or(bytes.len());
         self.window.take(there);
         if end.is_none() && !self.at_end {
@@ -315,10 +306,7 @@ impl TextSource {
             return Ok(None);
         }
         let record = self.passing.take().unwrap_or_default();
-        self.refuse(
-            record,
-            format!("the record is longer than {RECORD_BYTES_MAX} bytes"),
-        );
+        self.refuse(record, format!("the record is longer than {RECORD_BYTES_MAX} bytes"));
         self.mark.line += 1;
         Ok(Some(Step::Taken(there)))
     }
@@ -361,10 +349,7 @@ impl TextSource {
     /// At the end of a file that is followed: checks that it is still the one, and waits.
     fn rest(&mut self) -> Result<SourceState> {
         let there = self.window.offset() + self.window.bytes().len() as u64;
-        let watch = self
-            .watch
-            .as_mut()
-            .expect("only a followed file is rested at");
+        let watch = self.watch.as_mut().expect("only a followed file is rested at");
         match watch.check(there) {
             Ok(()) => Ok(SourceState::Idle {
                 retry_at: Some(watch.next_check()),
@@ -427,12 +412,9 @@ impl Source for TextSource {
     }
 
     fn progress(&self) -> Progress {
-        let total = std::fs::metadata(&self.path)
-            .ok()
-            .map(|metadata| metadata.len());
+        let total = std::fs::metadata(&self.path).ok().map(|metadata| metadata.len());
         let waiting = self.window.bytes().len() as u64;
-        let lag =
-            total.map(|total| total.saturating_sub(self.window.raw_read().saturating_sub(waiting)));
+        let lag = total.map(|total| total.saturating_sub(self.window.raw_read().saturating_sub(waiting)));
         Progress {
             position: format!("line {}", self.mark.line),
             total,

@@ -109,8 +109,7 @@ impl Window {
             }
             Compression::Zstd => {
                 let raw = BufReader::with_capacity(READ_BYTES, raw);
-                let decoder =
-                    zstd::Decoder::with_buffer(raw).map_err(|error| read_error(path, &error))?;
+                let decoder = zstd::Decoder::with_buffer(raw).map_err(|error| read_error(path, &error))?;
                 Stream::Zstd(Box::new(decoder))
             }
         };
@@ -145,10 +144,7 @@ impl Window {
     pub(super) fn take(&mut self, bytes: usize) {
         self.start += bytes;
         self.offset += bytes as u64;
-        debug_assert!(
-            self.start <= self.end,
-            "only bytes that are there can be taken"
-        );
+        debug_assert!(self.start <= self.end, "only bytes that are there can be taken");
     }
 
     /// Reads more bytes behind those that are there: as many again, so that a long record is looked at few times.
@@ -215,8 +211,7 @@ impl Window {
             self.take(there.min(offset - self.offset) as usize);
         }
         let taken = &self.buffer[..self.start];
-        let is_same = taken.len() >= tail.bytes
-            && Fingerprint::of(&taken[taken.len() - tail.bytes..]) == tail;
+        let is_same = taken.len() >= tail.bytes && Fingerprint::of(&taken[taken.len() - tail.bytes..]) == tail;
         if is_same {
             Ok(())
         } else {
@@ -274,14 +269,10 @@ pub(super) fn foot(path: &str, file: &File) -> Result<Fingerprint> {
     let read = || -> io::Result<Vec<u8>> {
         let mut file = file.try_clone()?;
         let length = file.metadata()?.len();
-        file.seek(SeekFrom::Start(
-            length.saturating_sub(HEAD_BYTES_MAX as u64),
-        ))?;
+        file.seek(SeekFrom::Start(length.saturating_sub(HEAD_BYTES_MAX as u64)))?;
         let mut bytes = Vec::with_capacity(HEAD_BYTES_MAX);
         file.take(HEAD_BYTES_MAX as u64).read_to_end(&mut bytes)?;
         Ok(bytes)
     };
-    Ok(Fingerprint::of(
-        &read().map_err(|error| read_error(path, &error))?,
-    ))
+    Ok(Fingerprint::of(&read().map_err(|error| read_error(path, &error))?))
 }

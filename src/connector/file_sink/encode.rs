@@ -90,19 +90,16 @@ impl Encoder {
         batch: &'a Batch,
     ) -> Result<Lines<'a>> {
         let form = self.form.as_ref();
-        let values = columns
-            .iter()
-            .zip(batch.rows.columns())
-            .map(|(column, array)| {
-                let value = if form.is_some() {
-                    Value::text(&column.kind, array)
-                } else {
-                    Value::json(&column.kind, array)
-                };
-                let mut name = String::new();
-                write_string(&column.name, &mut name);
-                Ok((name, value?))
-            });
+        let values = columns.iter().zip(batch.rows.columns()).map(|(column, array)| {
+            let value = if form.is_some() {
+                Value::text(&column.kind, array)
+            } else {
+                Value::json(&column.kind, array)
+            };
+            let mut name = String::new();
+            write_string(&column.name, &mut name);
+            Ok((name, value?))
+        });
         Ok(Lines {
             form,
             content,
@@ -175,13 +172,10 @@ impl Shape {
             Self::Number if is_number(text) => out.put_slice(text),
             Self::Json => {
                 // Line ends in json's text are blanks between tokens: strings cannot hold them unescaped.
-                out.extend(text.iter().map(|byte| {
-                    if matches!(byte, b'\n' | b'\r') {
-                        b' '
-                    } else {
-                        *byte
-                    }
-                }));
+                out.extend(
+                    text.iter()
+                        .map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }),
+                );
             }
             Self::Time | Self::String | Self::Number => {
                 if self == Self::Time
@@ -258,8 +252,7 @@ impl Lines<'_> {
 
 /// Writes a value that is not NULL, in quotes if it needs them.
 fn write_csv(form: &CsvForm, text: &[u8], out: &mut BytesMut) {
-    let is_special =
-        |byte: &u8| *byte == form.delimiter || *byte == form.quote || matches!(byte, b'\n' | b'\r');
+    let is_special = |byte: &u8| *byte == form.delimiter || *byte == form.quote || matches!(byte, b'\n' | b'\r');
     if text != form.null.as_bytes() && !text.is_empty() && !text.iter().any(is_special) {
         out.put_slice(text);
         return;

@@ -37,10 +37,7 @@ type Row<'a> = [Option<&'a str>; 6];
 
 fn delta(rows: &[(i64, Row<'_>)]) -> Delta {
     let columns = columns();
-    let mut builders: Vec<ColumnBuilder> = columns
-        .iter()
-        .map(|column| ColumnBuilder::new(&column.kind))
-        .collect();
+    let mut builders: Vec<ColumnBuilder> = columns.iter().map(|column| ColumnBuilder::new(&column.kind)).collect();
     for (_, row) in rows {
         for (builder, value) in builders.iter_mut().zip(row) {
             builder.push_text(*value).unwrap();
@@ -69,11 +66,7 @@ const FULL: Row<'static> = [
 ];
 const EMPTY: Row<'static> = [None, Some(""), None, Some("{}"), None, None];
 
-fn open(
-    path: &Path,
-    more: &[(&str, &str)],
-    position: Option<&Position>,
-) -> Result<Box<dyn SinkWriter>> {
+fn open(path: &Path, more: &[(&str, &str)], position: Option<&Position>) -> Result<Box<dyn SinkWriter>> {
     let mut options = BTreeMap::from([
         ("connector".to_owned(), "file".to_owned()),
         ("path".to_owned(), path.to_string_lossy().into_owned()),
@@ -127,10 +120,7 @@ fn append_only_files_hold_rows() {
     let mut sink = open(&path, &options, None).unwrap();
     sink.write(
         1,
-        &delta(&[
-            (2, EMPTY),
-            (1, [Some("5"), Some("NA"), None, None, None, None]),
-        ]),
+        &delta(&[(2, EMPTY), (1, [Some("5"), Some("NA"), None, None, None, None])]),
     )
     .unwrap();
     sink.flush().unwrap();
@@ -151,10 +141,7 @@ fn what_came_after_the_position_is_cut_and_comes_again() {
     let mut position = sink.flush().unwrap();
     let mut straight = String::new();
     for epoch in 1..=20u64 {
-        let rows = delta(&[(
-            1,
-            [Some("1"), Some(&epoch.to_string()), None, None, None, None],
-        )]);
+        let rows = delta(&[(1, [Some("1"), Some(&epoch.to_string()), None, None, None, None])]);
         sink.write(epoch, &rows).unwrap();
         straight.push_str(&format!("{epoch},1,1,{epoch},,,,\n"));
         match epoch % 4 {
@@ -165,10 +152,7 @@ fn what_came_after_the_position_is_cut_and_comes_again() {
             _ => {
                 sink = open(&path, &[], Some(&position)).unwrap();
                 for again in 1..=epoch {
-                    let rows = delta(&[(
-                        1,
-                        [Some("1"), Some(&again.to_string()), None, None, None, None],
-                    )]);
+                    let rows = delta(&[(1, [Some("1"), Some(&again.to_string()), None, None, None, None])]);
                     sink.write(again, &rows).unwrap();
                 }
             }
@@ -181,15 +165,9 @@ fn what_came_after_the_position_is_cut_and_comes_again() {
     );
 
     fs::write(&path, "cut").unwrap();
-    assert_eq!(
-        open(&path, &[], Some(&position)).err().unwrap().code(),
-        "58000"
-    );
+    assert_eq!(open(&path, &[], Some(&position)).err().unwrap().code(), "58000");
     fs::remove_file(&path).unwrap();
-    assert_eq!(
-        open(&path, &[], Some(&position)).err().unwrap().code(),
-        "58P01"
-    );
+    assert_eq!(open(&path, &[], Some(&position)).err().unwrap().code(), "58P01");
 }
 
 #[test]
@@ -228,9 +206,7 @@ fn parts(path: &Path) -> Vec<(String, usize)> {
         .filter(|entry| entry.file_name().to_string_lossy().ends_with(".parquet"))
         .map(|entry| {
             let file = fs::File::open(entry.path()).unwrap();
-            let reader =
-                parquet::arrow::arrow_reader::ParquetRecordBatchReader::try_new(file, 1024)
-                    .unwrap();
+            let reader = parquet::arrow::arrow_reader::ParquetRecordBatchReader::try_new(file, 1024).unwrap();
             let rows = reader.map(|batch| batch.unwrap().num_rows()).sum();
             (entry.file_name().to_string_lossy().into_owned(), rows)
         })
@@ -248,32 +224,18 @@ fn parquet_parts_come_and_go_whole() {
     sink.write(1, &delta(&[(-2, FULL), (1, EMPTY)])).unwrap();
     assert!(parts(&path).is_empty(), "nothing shows before the flush");
     let position = sink.flush().unwrap();
-    assert_eq!(
-        sink.flush().unwrap(),
-        position,
-        "a flush of nothing makes no part"
-    );
+    assert_eq!(sink.flush().unwrap(), position, "a flush of nothing makes no part");
     sink.write(2, &delta(&[(1, FULL)])).unwrap();
     sink.flush().unwrap();
     let first = ("part-00000001.parquet".to_owned(), 2);
-    assert_eq!(
-        parts(&path),
-        [first.clone(), ("part-00000002.parquet".to_owned(), 1)]
-    );
+    assert_eq!(parts(&path), [first.clone(), ("part-00000002.parquet".to_owned(), 1)]);
 
     let mut sink = open(&path, &[], Some(&position)).unwrap();
     assert_eq!(parts(&path), [first.clone()]);
     sink.write(1, &delta(&[(1, FULL)])).unwrap();
-    sink.write(2, &delta(&[(1, FULL), (1, FULL), (1, FULL)]))
-        .unwrap();
+    sink.write(2, &delta(&[(1, FULL), (1, FULL), (1, FULL)])).unwrap();
     sink.flush().unwrap();
-    assert_eq!(
-        parts(&path),
-        [first, ("part-00000002.parquet".to_owned(), 3)]
-    );
+    assert_eq!(parts(&path), [first, ("part-00000002.parquet".to_owned(), 3)]);
     fs::remove_file(path.join("part-00000001.parquet")).unwrap();
-    assert_eq!(
-        open(&path, &[], Some(&position)).err().unwrap().code(),
-        "58000"
-    );
+    assert_eq!(open(&path, &[], Some(&position)).err().unwrap().code(), "58000");
 }

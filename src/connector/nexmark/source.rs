@@ -4,8 +4,7 @@ use super::{CHUNK_EVENTS, Content, ROW_BYTES, SHUFFLE_STRIDE, Settings, Table};
 use crate::catalog::Column;
 use crate::connector::pace::Pace;
 use crate::connector::{
-    Budget, Options, Polled, Position, Progress, Source, SourceRequest, SourceState, delivered,
-    schema_of,
+    Budget, Options, Polled, Position, Progress, Source, SourceRequest, SourceState, delivered, schema_of,
 };
 use crate::delta::{Batch, Delta, batch_of};
 use crate::error::{Error, Result};
@@ -38,9 +37,7 @@ pub(super) fn open(options: &Options<'_>, request: &SourceRequest<'_>) -> Result
         ("auction", Table::Auction),
         ("bid", Table::Bid),
     ];
-    let table = options
-        .choice("table", &tables)?
-        .expect("a required option is there");
+    let table = options.choice("table", &tables)?.expect("a required option is there");
     let group = options.whole("out_of_order", 1)?.unwrap_or(1);
     if group % SHUFFLE_STRIDE == 0 {
         return Err(options.wrong("out_of_order", "It is not a multiple of 953."));
@@ -78,10 +75,7 @@ fn content_of(table: Table, column: &Column) -> Result<Content> {
             .collect();
         return Err(Error::semantic(
             "42703",
-            format!(
-                "column \"{}\" does not exist in the generated table",
-                column.name
-            ),
+            format!("column \"{}\" does not exist in the generated table", column.name),
         )
         .with_hint(format!("Its columns are: {}.", names.join(", "))));
     };
@@ -136,13 +130,10 @@ impl Source for Nexmark {
         if let Some(pace) = &mut self.pace {
             allowed = pace.allowed(Instant::now()) as u64;
         }
-        let (mut rows_left, mut bytes_left) =
-            (budget.rows_max.max(1) as u64, budget.bytes_max as u64);
+        let (mut rows_left, mut bytes_left) = (budget.rows_max.max(1) as u64, budget.bytes_max as u64);
         let mut taken = 0;
         while rows_left > 0 && (taken == 0 || bytes_left > 0) {
-            let there = self
-                .end
-                .map_or(u64::MAX, |end| end.saturating_sub(self.place));
+            let there = self.end.map_or(u64::MAX, |end| end.saturating_sub(self.place));
             if there == 0 {
                 polled.state = SourceState::Finished;
                 break;
@@ -152,9 +143,7 @@ impl Source for Nexmark {
             }
             let affordable = rows_left.min(bytes_left / ROW_BYTES + 1);
             let places = self.places_for(affordable).min(there).min(allowed);
-            let events = self
-                .settings
-                .events_of(self.table, self.place..self.place + places);
+            let events = self.settings.events_of(self.table, self.place..self.place + places);
             let arrays = self
                 .contents
                 .iter()

@@ -40,7 +40,10 @@ pub(super) struct SystemColumn {
 impl SystemRelation {
     /// The position of a column.
     pub(super) fn position(&self, column: &str) -> usize {
-        *self.positions.get(column).expect("rows name columns that the relation has")
+        *self
+            .positions
+            .get(column)
+            .expect("rows name columns that the relation has")
     }
 }
 
@@ -51,8 +54,12 @@ static RELATIONS: LazyLock<Vec<SystemRelation>> = LazyLock::new(|| {
     relations
 });
 
-static BY_NAME: LazyLock<HashMap<(&'static str, &'static str), &'static SystemRelation>> =
-    LazyLock::new(|| RELATIONS.iter().map(|relation| ((relation.schema, relation.name), relation)).collect());
+static BY_NAME: LazyLock<HashMap<(&'static str, &'static str), &'static SystemRelation>> = LazyLock::new(|| {
+    RELATIONS
+        .iter()
+        .map(|relation| ((relation.schema, relation.name), relation))
+        .collect()
+});
 
 /// All system relations.
 pub(super) fn all() -> &'static [SystemRelation] {
@@ -73,18 +80,32 @@ fn parse(text: &'static str, relations: &mut Vec<SystemRelation>) {
         let columns: Vec<SystemColumn> = lines
             .filter_map(|line| line.split_once(' '))
             .map(|(name, kind)| match kind.strip_suffix('!') {
-                Some(kind) => SystemColumn { name, kind: kind_of(kind), nullability: Nullability::NotNull },
-                None => SystemColumn { name, kind: kind_of(kind), nullability: Nullability::Nullable },
+                Some(kind) => SystemColumn {
+                    name,
+                    kind: kind_of(kind),
+                    nullability: Nullability::NotNull,
+                },
+                None => SystemColumn {
+                    name,
+                    kind: kind_of(kind),
+                    nullability: Nullability::Nullable,
+                },
             })
             .collect();
-        let fields: Vec<_> =
-            columns.iter().map(|column| column.kind.field(column.name, Nullability::Nullable)).collect();
+        let fields: Vec<_> = columns
+            .iter()
+            .map(|column| column.kind.field(column.name, Nullability::Nullable))
+            .collect();
         relations.push(SystemRelation {
             schema,
             name,
             oid: number.parse().unwrap_or_default(),
             kind,
-            positions: columns.iter().enumerate().map(|(position, column)| (column.name, position)).collect(),
+            positions: columns
+                .iter()
+                .enumerate()
+                .map(|(position, column)| (column.name, position))
+                .collect(),
             arrow: Arc::new(Schema::new(fields)),
             columns,
         });
@@ -124,7 +145,10 @@ mod tests {
         assert_eq!((class.oid, class.kind, class.columns.len()), (1259, "r", 33));
         assert_eq!(class.columns[class.position("relkind")].kind, Type::InternalChar);
         let index = find("pg_catalog", "pg_index").unwrap();
-        assert_eq!(index.columns[index.position("indkey")].kind, Type::Array(Box::new(Type::Int2)));
+        assert_eq!(
+            index.columns[index.position("indkey")].kind,
+            Type::Array(Box::new(Type::Int2))
+        );
         assert!(find("information_schema", "columns").is_some());
         assert!(find("headwater", "views").is_some());
         assert!(find("pg_catalog", "pg_nothing").is_none());

@@ -16,9 +16,15 @@ fn is_reserved(word: &str) -> bool {
 /// A name as it must be written.
 pub(super) fn quoted(name: &str) -> String {
     let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
-        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        && name
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
         && !is_reserved(name);
-    if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+    if plain {
+        name.to_owned()
+    } else {
+        format!("\"{}\"", name.replace('"', "\"\""))
+    }
 }
 
 /// A view's query as PostgreSQL gives it: after a blank, ending in a semicolon.
@@ -28,8 +34,11 @@ pub(super) fn view_text(relation: &Relation) -> Option<String> {
 
 /// The columns of an index, in parentheses.
 fn columns_text(index: &Index) -> String {
-    let names: Vec<String> =
-        index.columns.iter().filter_map(|column| Some(quoted(&index.on.columns.get(*column)?.name))).collect();
+    let names: Vec<String> = index
+        .columns
+        .iter()
+        .filter_map(|column| Some(quoted(&index.on.columns.get(*column)?.name)))
+        .collect();
     format!("({})", names.join(", "))
 }
 
@@ -47,21 +56,33 @@ pub(super) fn index_text(index: &Index) -> String {
 
 /// An index by its number: all of it for column 0, else the column of that number.
 pub(super) fn index_by_number(facts: &Facts, number: i64, column: i64) -> Option<String> {
-    let index = object::indexes(&facts.catalog).into_iter().find(|index| index.oid == number)?;
+    let index = object::indexes(&facts.catalog)
+        .into_iter()
+        .find(|index| index.oid == number)?;
     if column == 0 {
         return Some(index_text(&index));
     }
     let position = usize::try_from(column - 1).ok()?;
-    let name = index.columns.get(position).and_then(|column| index.on.columns.get(*column)).map(|column| &column.name);
+    let name = index
+        .columns
+        .get(position)
+        .and_then(|column| index.on.columns.get(*column))
+        .map(|column| &column.name);
     Some(name.map_or_else(String::new, |name| quoted(name)))
 }
 
 /// A constraint by its number.
 pub(super) fn constraint_text(facts: &Facts, number: i64) -> Option<String> {
-    let relation = facts.catalog.relations.values().find(|relation| object::key_constraint(relation.id) == number)?;
+    let relation = facts
+        .catalog
+        .relations
+        .values()
+        .find(|relation| object::key_constraint(relation.id) == number)?;
     let key = object::key_of(relation);
-    let names: Vec<String> =
-        key.iter().filter_map(|column| Some(quoted(&relation.columns.get(*column)?.name))).collect();
+    let names: Vec<String> = key
+        .iter()
+        .filter_map(|column| Some(quoted(&relation.columns.get(*column)?.name)))
+        .collect();
     (!names.is_empty()).then(|| format!("PRIMARY KEY ({})", names.join(", ")))
 }
 
@@ -82,7 +103,11 @@ pub(super) fn rule_text(facts: &Facts, number: i64) -> Option<String> {
 
 /// The types of a function's arguments.
 pub(super) fn arguments_text(procedure: &Procedure) -> String {
-    let names: Vec<String> = procedure.arguments.iter().map(|kind| name::type_name(*kind, None)).collect();
+    let names: Vec<String> = procedure
+        .arguments
+        .iter()
+        .map(|kind| name::type_name(*kind, None))
+        .collect();
     names.join(", ")
 }
 

@@ -29,7 +29,10 @@ fn result(array: &Type) -> Type {
         Type::Array(element) => element.as_ref().clone(),
         other => other.clone(),
     };
-    Type::Array(Box::new(Type::Record(vec![("x".to_owned(), element), ("n".to_owned(), Type::Int4)])))
+    Type::Array(Box::new(Type::Record(vec![
+        ("x".to_owned(), element),
+        ("n".to_owned(), Type::Int4),
+    ])))
 }
 
 impl ScalarUDFImpl for Expand {
@@ -46,7 +49,10 @@ impl ScalarUDFImpl for Expand {
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> DataFusionResult<FieldRef> {
-        let array = args.arg_fields.first().map_or(Type::Unknown, |field| Type::of_field(field));
+        let array = args
+            .arg_fields
+            .first()
+            .map_or(Type::Unknown, |field| Type::of_field(field));
         Ok(Arc::new(result(&array).field(NAME, Nullability::Nullable)))
     }
 
@@ -71,12 +77,19 @@ impl ScalarUDFImpl for Expand {
         let mut places = vec![0; lists.values().len()];
         for row in 0..lists.len() {
             let range = offsets[row] as usize..offsets[row + 1] as usize;
-            places[range].iter_mut().zip(1..).for_each(|(place, number)| *place = number);
+            places[range]
+                .iter_mut()
+                .zip(1..)
+                .for_each(|(place, number)| *place = number);
         }
         let columns: Vec<ArrayRef> = vec![lists.values().clone(), Arc::new(Int32Array::from(places))];
         let records = StructArray::try_new(fields, columns, None)?;
-        let expanded: ArrayRef =
-            Arc::new(ListArray::try_new(item, offsets.clone(), Arc::new(records), lists.nulls().cloned())?);
+        let expanded: ArrayRef = Arc::new(ListArray::try_new(
+            item,
+            offsets.clone(),
+            Arc::new(records),
+            lists.nulls().cloned(),
+        )?);
         Ok(if constant {
             ColumnarValue::Scalar(ScalarValue::try_from_array(&expanded, 0)?)
         } else {

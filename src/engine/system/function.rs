@@ -3,12 +3,12 @@
 //! A function takes cells and gives a cell, row by row: catalogs are small. Unless a line says otherwise, NULL in any
 //! argument gives NULL.
 
+use super::Facts;
 use super::describe;
 use super::name::{self, external};
 use super::object;
 use super::pg_catalog::procedure;
 use super::sheet::{Cell, column};
-use super::Facts;
 use crate::error::{Error, Result};
 use crate::types::{Nullability, Type};
 use arrow::array::{Array, ArrayRef, AsArray};
@@ -98,11 +98,21 @@ const fn line(
     result: fn() -> Type,
     compute: fn(&Call<'_>) -> Result<Cell>,
 ) -> Line {
-    Line { name, arguments, needed, result, nulls: Nulls::GiveNull, compute }
+    Line {
+        name,
+        arguments,
+        needed,
+        result,
+        nulls: Nulls::GiveNull,
+        compute,
+    }
 }
 
 const fn seeing_nulls(line: Line) -> Line {
-    Line { nulls: Nulls::AreSeen, ..line }
+    Line {
+        nulls: Nulls::AreSeen,
+        ..line
+    }
 }
 
 fn text() -> Type {
@@ -188,18 +198,31 @@ const FUNCTIONS: &[Line] = &[
     line("pg_get_userbyid", &[Number], 1, identifier, |call| {
         let number = call.int(0).unwrap_or(0);
         let user = object::users(call.facts).into_iter().find(|(oid, _)| *oid == number);
-        Ok(user.map_or_else(|| format!("unknown (OID={number})"), |(_, name)| name).into())
+        Ok(user
+            .map_or_else(|| format!("unknown (OID={number})"), |(_, name)| name)
+            .into())
     }),
     line("pg_encoding_to_char", &[Number], 1, identifier, |call| {
         Ok(if call.int(0) == Some(6) { "UTF8" } else { "" }.into())
     }),
     line("pg_char_to_encoding", &[Text], 1, int4, |call| {
-        Ok(if call.text(0).eq_ignore_ascii_case("utf8") { 6 } else { -1 }.into())
+        Ok(if call.text(0).eq_ignore_ascii_case("utf8") {
+            6
+        } else {
+            -1
+        }
+        .into())
     }),
     seeing_nulls(line("format_type", &[Number, Number], 2, text, |call| {
         Ok(call.int(0).map(|number| name::type_name(number, call.int(1))).into())
     })),
-    line("pg_typeof", &[Any], 1, || reg("regtype"), |call| Ok(call.types.first().map(Type::oid).into())),
+    line(
+        "pg_typeof",
+        &[Any],
+        1,
+        || reg("regtype"),
+        |call| Ok(call.types.first().map(Type::oid).into()),
+    ),
     // Comments: only functions have any.
     line("obj_description", &[Number, Text], 1, text, |call| {
         let function = call.cells.len() == 1 || call.text(1) == "pg_proc";
@@ -210,7 +233,10 @@ const FUNCTIONS: &[Line] = &[
     line("shobj_description", &[Number, Text], 2, text, null),
     // What a bare name finds.
     line("pg_table_is_visible", &[Number], 1, truth, |call| {
-        Ok(call.int(0).and_then(|number| name::is_visible(call.facts, number)).into())
+        Ok(call
+            .int(0)
+            .and_then(|number| name::is_visible(call.facts, number))
+            .into())
     }),
     line("pg_type_is_visible", &[Number], 1, truth, yes),
     line("pg_function_is_visible", &[Number], 1, truth, yes),
@@ -240,15 +266,31 @@ const FUNCTIONS: &[Line] = &[
     line("pg_has_role", &[Any, Any, Any], 2, truth, yes),
     line("row_security_active", &[Any], 1, truth, no),
     // Sizes: what a relation takes is not told apart from the rest of the store.
-    line("pg_relation_size", &[Object, Text], 1, int8, |call| call.relation(0).map(|found| found.map(|_| 0).into())),
-    line("pg_table_size", &[Object], 1, int8, |call| call.relation(0).map(|found| found.map(|_| 0).into())),
-    line("pg_total_relation_size", &[Object], 1, int8, |call| call.relation(0).map(|found| found.map(|_| 0).into())),
-    line("pg_indexes_size", &[Object], 1, int8, |call| call.relation(0).map(|found| found.map(|_| 0).into())),
+    line("pg_relation_size", &[Object, Text], 1, int8, |call| {
+        call.relation(0).map(|found| found.map(|_| 0).into())
+    }),
+    line("pg_table_size", &[Object], 1, int8, |call| {
+        call.relation(0).map(|found| found.map(|_| 0).into())
+    }),
+    line("pg_total_relation_size", &[Object], 1, int8, |call| {
+        call.relation(0).map(|found| found.map(|_| 0).into())
+    }),
+    line("pg_indexes_size", &[Object], 1, int8, |call| {
+        call.relation(0).map(|found| found.map(|_| 0).into())
+    }),
     line("pg_database_size", &[Any], 1, int8, zero),
     line("pg_tablespace_size", &[Any], 1, int8, zero),
-    line("pg_size_pretty", &[Number], 1, text, |call| Ok(call.int(0).map(describe::size_text).into())),
+    line("pg_size_pretty", &[Number], 1, text, |call| {
+        Ok(call.int(0).map(describe::size_text).into())
+    }),
     line("pg_relation_is_publishable", &[Object], 1, truth, no),
-    line("pg_relation_filenode", &[Object], 1, || reg("oid"), |call| call.relation(0).map(Cell::from)),
+    line(
+        "pg_relation_filenode",
+        &[Object],
+        1,
+        || reg("oid"),
+        |call| call.relation(0).map(Cell::from),
+    ),
     line("pg_tablespace_location", &[Number], 1, text, |_| Ok("".into())),
     // What changes something.
     line("set_config", &[Text, Text, Truth], 3, text, set_config),
@@ -258,44 +300,113 @@ const FUNCTIONS: &[Line] = &[
     }),
     // The server.
     line("pg_backend_pid", &[], 0, int4, |call| {
-        let own = call.facts.settings.variables.get(SESSION).and_then(|number| number.parse::<i64>().ok());
+        let own = call
+            .facts
+            .settings
+            .variables
+            .get(SESSION)
+            .and_then(|number| number.parse::<i64>().ok());
         Ok(own.into())
     }),
     line("pg_is_in_recovery", &[], 0, truth, no),
     line("pg_is_wal_replay_paused", &[], 0, truth, no),
-    line("pg_postmaster_start_time", &[], 0, timestamptz, |call| Ok(Cell::Micros(call.facts.live.started_micros()))),
-    line("pg_conf_load_time", &[], 0, timestamptz, |call| Ok(Cell::Micros(call.facts.live.started_micros()))),
+    line("pg_postmaster_start_time", &[], 0, timestamptz, |call| {
+        Ok(Cell::Micros(call.facts.live.started_micros()))
+    }),
+    line("pg_conf_load_time", &[], 0, timestamptz, |call| {
+        Ok(Cell::Micros(call.facts.live.started_micros()))
+    }),
     line("pg_advisory_unlock_all", &[], 0, text, |_| Ok("".into())),
     line("pg_my_temp_schema", &[], 0, || reg("oid"), zero),
     line("pg_is_other_temp_schema", &[Number], 1, truth, no),
-    line("pg_blocking_pids", &[Number], 1, || Type::Array(Box::new(Type::Int4)), |_| Ok(Cell::Ints(Vec::new()))),
+    line(
+        "pg_blocking_pids",
+        &[Number],
+        1,
+        || Type::Array(Box::new(Type::Int4)),
+        |_| Ok(Cell::Ints(Vec::new())),
+    ),
     line("inet_server_addr", &[], 0, text, null),
     line("inet_server_port", &[], 0, int4, null),
     line("inet_client_addr", &[], 0, text, null),
     line("inet_client_port", &[], 0, int4, null),
-    line("txid_current", &[], 0, int8, |call| Ok(call.facts.live.epoch().0.into())),
-    line("pg_export_snapshot", &[], 0, text, |call| Ok(call.facts.live.epoch().0.to_string().into())),
+    line("txid_current", &[], 0, int8, |call| {
+        Ok(call.facts.live.epoch().0.into())
+    }),
+    line("pg_export_snapshot", &[], 0, text, |call| {
+        Ok(call.facts.live.epoch().0.to_string().into())
+    }),
     // Names to numbers.
-    line("to_regclass", &[Text], 1, || reg("regclass"), |call| {
-        name::relation_oid(call.facts, call.text(0)).map(Cell::from)
-    }),
-    line("to_regtype", &[Text], 1, || reg("regtype"), |call| Ok(name::type_oid(call.text(0)).into())),
-    line("to_regproc", &[Text], 1, || reg("regproc"), |call| name::procedure_oid(call.text(0)).map(Cell::from)),
-    line("to_regnamespace", &[Text], 1, || reg("regnamespace"), |call| {
-        name::schema_oid(call.facts, call.text(0)).map(Cell::from)
-    }),
-    line("to_regrole", &[Text], 1, || reg("regrole"), |call| name::user_oid(call.facts, call.text(0)).map(Cell::from)),
-    line("regclass", &[Object], 1, || reg("regclass"), |call| call.relation(0).map(Cell::from)),
-    line("regtype", &[Object], 1, || reg("regtype"), |call| {
-        found(call, "42704", "type", |text| Ok(name::type_oid(text)))
-    }),
-    line("regproc", &[Object], 1, || reg("regproc"), |call| found(call, "42883", "function", name::procedure_oid)),
-    line("regnamespace", &[Object], 1, || reg("regnamespace"), |call| {
-        found(call, "3F000", "schema", |text| name::schema_oid(call.facts, text))
-    }),
-    line("regrole", &[Object], 1, || reg("regrole"), |call| {
-        found(call, "42704", "role", |text| name::user_oid(call.facts, text))
-    }),
+    line(
+        "to_regclass",
+        &[Text],
+        1,
+        || reg("regclass"),
+        |call| name::relation_oid(call.facts, call.text(0)).map(Cell::from),
+    ),
+    line(
+        "to_regtype",
+        &[Text],
+        1,
+        || reg("regtype"),
+        |call| Ok(name::type_oid(call.text(0)).into()),
+    ),
+    line(
+        "to_regproc",
+        &[Text],
+        1,
+        || reg("regproc"),
+        |call| name::procedure_oid(call.text(0)).map(Cell::from),
+    ),
+    line(
+        "to_regnamespace",
+        &[Text],
+        1,
+        || reg("regnamespace"),
+        |call| name::schema_oid(call.facts, call.text(0)).map(Cell::from),
+    ),
+    line(
+        "to_regrole",
+        &[Text],
+        1,
+        || reg("regrole"),
+        |call| name::user_oid(call.facts, call.text(0)).map(Cell::from),
+    ),
+    line(
+        "regclass",
+        &[Object],
+        1,
+        || reg("regclass"),
+        |call| call.relation(0).map(Cell::from),
+    ),
+    line(
+        "regtype",
+        &[Object],
+        1,
+        || reg("regtype"),
+        |call| found(call, "42704", "type", |text| Ok(name::type_oid(text))),
+    ),
+    line(
+        "regproc",
+        &[Object],
+        1,
+        || reg("regproc"),
+        |call| found(call, "42883", "function", name::procedure_oid),
+    ),
+    line(
+        "regnamespace",
+        &[Object],
+        1,
+        || reg("regnamespace"),
+        |call| found(call, "3F000", "schema", |text| name::schema_oid(call.facts, text)),
+    ),
+    line(
+        "regrole",
+        &[Object],
+        1,
+        || reg("regrole"),
+        |call| found(call, "42704", "role", |text| name::user_oid(call.facts, text)),
+    ),
     // And back.
     line("regclassout", &[Number], 1, text, |call| out(call, "regclass")),
     line("regtypeout", &[Number], 1, text, |call| out(call, "regtype")),
@@ -312,12 +423,7 @@ fn out(call: &Call<'_>, kind: &str) -> Result<Cell> {
     Ok(call.int(0).map(|number| name::out(call.facts, kind, number)).into())
 }
 
-fn found(
-    call: &Call<'_>,
-    code: &'static str,
-    noun: &str,
-    find: impl Fn(&str) -> Result<Option<i64>>,
-) -> Result<Cell> {
+fn found(call: &Call<'_>, code: &'static str, noun: &str, find: impl Fn(&str) -> Result<Option<i64>>) -> Result<Cell> {
     let Some(Cell::Text(text)) = call.cells.first() else {
         return Ok(call.int(0).into());
     };
@@ -334,7 +440,12 @@ fn viewdef(call: &Call<'_>) -> Result<Cell> {
     let Some(number) = call.relation(0)? else {
         return Ok(Cell::Null);
     };
-    let relation = call.facts.catalog.relations.values().find(|relation| i64::from(relation.id.0) == number);
+    let relation = call
+        .facts
+        .catalog
+        .relations
+        .values()
+        .find(|relation| i64::from(relation.id.0) == number);
     Ok(relation.and_then(|relation| describe::view_text(relation)).into())
 }
 
@@ -342,16 +453,26 @@ fn viewdef(call: &Call<'_>) -> Result<Cell> {
 /// change its session otherwise: SET does.
 fn set_config(call: &Call<'_>) -> Result<Cell> {
     let (name, value) = (call.text(0), call.text(1));
-    let known = call.facts.live.settings().into_iter().find(|setting| setting.name.eq_ignore_ascii_case(name));
+    let known = call
+        .facts
+        .live
+        .settings()
+        .into_iter()
+        .find(|setting| setting.name.eq_ignore_ascii_case(name));
     let Some(known) = known else {
-        return Err(Error::semantic("42704", format!("unrecognized configuration parameter \"{name}\"")));
+        return Err(Error::semantic(
+            "42704",
+            format!("unrecognized configuration parameter \"{name}\""),
+        ));
     };
     let current = call.facts.settings.variables.get(&known.name.to_lowercase());
     if known.description.starts_with("Accepted") || current.is_some_and(|current| current == value) {
         return Ok(value.to_owned().into());
     }
-    Err(Error::unsupported(format!("set_config() of \"{}\" is not supported", known.name))
-        .with_hint(format!("Use SET {} = '...'.", known.name)))
+    Err(
+        Error::unsupported(format!("set_config() of \"{}\" is not supported", known.name))
+            .with_hint(format!("Use SET {} = '...'.", known.name)),
+    )
 }
 
 /// Whether there is a function of that name here.
@@ -367,7 +488,11 @@ pub(super) fn find(facts: &Arc<Facts>, name: &str) -> Option<Arc<ScalarUDF>> {
         facts: facts.clone(),
         signature: Signature::new(
             TypeSignature::OneOf(vec![TypeSignature::UserDefined, TypeSignature::Nullary]),
-            if VOLATILE.contains(&name) { Volatility::Volatile } else { Volatility::Stable },
+            if VOLATILE.contains(&name) {
+                Volatility::Volatile
+            } else {
+                Volatility::Stable
+            },
         ),
     })))
 }
@@ -445,7 +570,9 @@ impl ScalarUDFImpl for Function {
             let given: Vec<DataType> = args.arg_fields.iter().map(|field| field.data_type().clone()).collect();
             return Err(self.missing(&given));
         }
-        Ok(Arc::new((self.line.result)().field(self.line.name, Nullability::Nullable)))
+        Ok(Arc::new(
+            (self.line.result)().field(self.line.name, Nullability::Nullable),
+        ))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
@@ -467,7 +594,11 @@ impl ScalarUDFImpl for Function {
                 results.push(Cell::Null);
                 continue;
             }
-            let call = Call { facts: &self.facts, cells: &cells, types: &types };
+            let call = Call {
+                facts: &self.facts,
+                cells: &cells,
+                types: &types,
+            };
             results.push((self.line.compute)(&call).map_err(external)?);
         }
         let array = column(&(self.line.result)(), &results).map_err(external)?;
@@ -482,15 +613,27 @@ impl ScalarUDFImpl for Function {
 /// The cells of an argument.
 fn cells(array: &ArrayRef) -> DataFusionResult<Vec<Cell>> {
     Ok(match array.data_type() {
-        DataType::Int16 => array.as_primitive::<Int16Type>().iter().map(|value| value.map(i32::from).into()).collect(),
+        DataType::Int16 => array
+            .as_primitive::<Int16Type>()
+            .iter()
+            .map(|value| value.map(i32::from).into())
+            .collect(),
         DataType::Int32 => array.as_primitive::<Int32Type>().iter().map(Cell::from).collect(),
         DataType::Int64 => array.as_primitive::<Int64Type>().iter().map(Cell::from).collect(),
         DataType::Boolean => array.as_boolean().iter().map(Cell::from).collect(),
-        DataType::Utf8 => {
-            array.as_string::<i32>().iter().map(|value| value.map(str::to_owned).into()).collect()
-        }
+        DataType::Utf8 => array
+            .as_string::<i32>()
+            .iter()
+            .map(|value| value.map(str::to_owned).into())
+            .collect(),
         _ => (0..array.len())
-            .map(|row| if array.is_null(row) { Cell::Null } else { Cell::Bool(true) })
+            .map(|row| {
+                if array.is_null(row) {
+                    Cell::Null
+                } else {
+                    Cell::Bool(true)
+                }
+            })
             .collect(),
     })
 }

@@ -20,7 +20,11 @@ pub(super) fn fill(facts: &Facts, name: &str, sheet: &mut Sheet) {
         "sessions" => {
             for session in facts.live.sessions() {
                 let current = Some(session.id.to_string()) == own_session(facts);
-                sheet.row([("id", session.id.into()), ("user", session.user.into()), ("current", current.into())]);
+                sheet.row([
+                    ("id", session.id.into()),
+                    ("user", session.user.into()),
+                    ("current", current.into()),
+                ]);
             }
         }
         "settings" => settings(facts, sheet),
@@ -48,7 +52,12 @@ fn streams(facts: &Facts, sheet: &mut Sheet) {
             Retention::None => "none".to_owned(),
             Retention::Millis(millis) => format!("{millis} ms"),
         };
-        let refused = facts.live.faults(relation.id).ok().flatten().map_or(0, |faults| faults.num_rows());
+        let refused = facts
+            .live
+            .faults(relation.id)
+            .ok()
+            .flatten()
+            .map_or(0, |faults| faults.num_rows());
         sheet.row([
             ("id", relation.id.0.into()),
             ("schema", (&relation.schema).into()),
@@ -68,7 +77,9 @@ fn tables(facts: &Facts, sheet: &mut Sheet) {
         let RelationKind::Table { primary_key } = &relation.kind else {
             continue;
         };
-        let key = primary_key.iter().filter_map(|column| Some(relation.columns.get(*column)?.name.clone()));
+        let key = primary_key
+            .iter()
+            .filter_map(|column| Some(relation.columns.get(*column)?.name.clone()));
         sheet.row([
             ("id", relation.id.0.into()),
             ("schema", (&relation.schema).into()),
@@ -152,7 +163,10 @@ fn sources(facts: &Facts, sheet: &mut Sheet) {
             _ => None,
         };
         sheet.row([
-            ("stream", super::name::shown(facts, &relation.schema, &relation.name).into()),
+            (
+                "stream",
+                super::name::shown(facts, &relation.schema, &relation.name).into(),
+            ),
             ("connector", connector.into()),
             ("state", source.state.into()),
             ("position", source.position.into()),
@@ -169,10 +183,15 @@ fn sources(facts: &Facts, sheet: &mut Sheet) {
 fn settings(facts: &Facts, sheet: &mut Sheet) {
     let variables = &facts.settings.variables;
     for setting in facts.live.settings() {
-        let value = variables.get(&setting.name.to_lowercase()).or_else(|| variables.get(setting.name));
+        let value = variables
+            .get(&setting.name.to_lowercase())
+            .or_else(|| variables.get(setting.name));
         sheet.row([
             ("name", setting.name.into()),
-            ("value", value.map_or_else(|| setting.default.to_owned(), Clone::clone).into()),
+            (
+                "value",
+                value.map_or_else(|| setting.default.to_owned(), Clone::clone).into(),
+            ),
             ("default", setting.default.into()),
             ("description", setting.description.into()),
         ]);
@@ -186,4 +205,3 @@ fn settings(facts: &Facts, sheet: &mut Sheet) {
         ]);
     }
 }
-

@@ -124,7 +124,9 @@ fn column(facts: &Facts, sheet: &mut Sheet, column: Described<'_>) {
     let kind = column.kind;
     let (precision, radix, scale) = digits(kind);
     let (length, octets) = match kind {
-        Type::Varchar(Some(length)) | Type::Char(Some(length)) => (Some(i64::from(*length)), Some(i64::from(*length) * 4)),
+        Type::Varchar(Some(length)) | Type::Char(Some(length)) => {
+            (Some(i64::from(*length)), Some(i64::from(*length) * 4))
+        }
         Type::Text | Type::Varchar(None) => (None, Some(1 << 30)),
         _ => (None, None),
     };
@@ -157,12 +159,18 @@ fn column(facts: &Facts, sheet: &mut Sheet, column: Described<'_>) {
         ("datetime_precision", fraction.into()),
         ("udt_catalog", (&facts.settings.database).into()),
         ("udt_schema", "pg_catalog".into()),
-        ("udt_name", kind::find(i64::from(kind.oid())).map(|known| known.name).into()),
+        (
+            "udt_name",
+            kind::find(i64::from(kind.oid())).map(|known| known.name).into(),
+        ),
         ("dtd_identifier", column.position.to_string().into()),
         ("is_self_referencing", "NO".into()),
         ("is_identity", "NO".into()),
         ("identity_cycle", "NO".into()),
-        ("is_generated", if column.generated.is_some() { "ALWAYS" } else { "NEVER" }.into()),
+        (
+            "is_generated",
+            if column.generated.is_some() { "ALWAYS" } else { "NEVER" }.into(),
+        ),
         ("generation_expression", column.generated.into()),
         ("is_updatable", yes_no(column.updatable)),
     ]);
@@ -171,34 +179,46 @@ fn column(facts: &Facts, sheet: &mut Sheet, column: Described<'_>) {
 fn columns(facts: &Facts, sheet: &mut Sheet) {
     for relation in definition::all() {
         for (index, own) in relation.columns.iter().enumerate() {
-            column(facts, sheet, Described {
-                schema: relation.schema,
-                table: relation.name,
-                name: own.name,
-                position: index + 1,
-                kind: &own.kind,
-                nullability: own.nullability,
-                default: None,
-                generated: None,
-                updatable: false,
-            });
+            column(
+                facts,
+                sheet,
+                Described {
+                    schema: relation.schema,
+                    table: relation.name,
+                    name: own.name,
+                    position: index + 1,
+                    kind: &own.kind,
+                    nullability: own.nullability,
+                    default: None,
+                    generated: None,
+                    updatable: false,
+                },
+            );
         }
     }
     for (relation, letter) in object::readable(&facts.catalog) {
         let key = object::key_of(relation);
         for (index, own) in relation.columns.iter().enumerate() {
             let not_null = own.not_null || key.contains(&index);
-            column(facts, sheet, Described {
-                schema: &relation.schema,
-                table: &relation.name,
-                name: &own.name,
-                position: index + 1,
-                kind: &own.kind,
-                nullability: if not_null { Nullability::NotNull } else { Nullability::Nullable },
-                default: own.default.as_ref(),
-                generated: own.generated.as_ref(),
-                updatable: letter == "r",
-            });
+            column(
+                facts,
+                sheet,
+                Described {
+                    schema: &relation.schema,
+                    table: &relation.name,
+                    name: &own.name,
+                    position: index + 1,
+                    kind: &own.kind,
+                    nullability: if not_null {
+                        Nullability::NotNull
+                    } else {
+                        Nullability::Nullable
+                    },
+                    default: own.default.as_ref(),
+                    generated: own.generated.as_ref(),
+                    updatable: letter == "r",
+                },
+            );
         }
     }
 }
@@ -224,7 +244,12 @@ fn views(facts: &Facts, sheet: &mut Sheet) {
 
 /// The tables with keys.
 fn keyed(facts: &Facts) -> impl Iterator<Item = &Relation> {
-    facts.catalog.relations.values().map(AsRef::as_ref).filter(|relation| !object::key_of(relation).is_empty())
+    facts
+        .catalog
+        .relations
+        .values()
+        .map(AsRef::as_ref)
+        .filter(|relation| !object::key_of(relation).is_empty())
 }
 
 fn table_constraints(facts: &Facts, sheet: &mut Sheet) {
@@ -254,7 +279,10 @@ fn key_column_usage(facts: &Facts, sheet: &mut Sheet) {
                 ("table_catalog", (&facts.settings.database).into()),
                 ("table_schema", (&relation.schema).into()),
                 ("table_name", (&relation.name).into()),
-                ("column_name", relation.columns.get(*column).map(|column| &column.name).into()),
+                (
+                    "column_name",
+                    relation.columns.get(*column).map(|column| &column.name).into(),
+                ),
                 ("ordinal_position", (index + 1).into()),
             ]);
         }
@@ -268,7 +296,10 @@ fn constraint_column_usage(facts: &Facts, sheet: &mut Sheet) {
                 ("table_catalog", (&facts.settings.database).into()),
                 ("table_schema", (&relation.schema).into()),
                 ("table_name", (&relation.name).into()),
-                ("column_name", relation.columns.get(*column).map(|column| &column.name).into()),
+                (
+                    "column_name",
+                    relation.columns.get(*column).map(|column| &column.name).into(),
+                ),
                 ("constraint_catalog", (&facts.settings.database).into()),
                 ("constraint_schema", (&relation.schema).into()),
                 ("constraint_name", object::key_name(relation).into()),

@@ -140,7 +140,14 @@ pub struct System {
 
 impl System {
     fn of(catalog: Arc<Catalog>, settings: BindSettings, live: Box<dyn Live>) -> Self {
-        Self { facts: Arc::new(Facts { catalog, settings, live, written: Mutex::default() }) }
+        Self {
+            facts: Arc::new(Facts {
+                catalog,
+                settings,
+                live,
+                written: Mutex::default(),
+            }),
+        }
     }
 }
 

@@ -1,9 +1,9 @@
 //! Numbers to names and back, as `regclass`, `regtype`, `regproc`, `regnamespace` and `regrole` do.
 
+use super::describe::quoted;
 use super::pg_catalog::{kind, procedure};
 use super::{Facts, definition, object};
 use crate::error::{Error, Result};
-use super::describe::quoted;
 use crate::types::{Type, oid};
 use datafusion::error::DataFusionError;
 
@@ -44,11 +44,17 @@ fn find_relation(facts: &Facts, schema: &str, name: &str) -> Option<i64> {
     if let Some(relation) = definition::find(schema, name) {
         return Some(relation.oid);
     }
-    if let Some(relation) = facts.catalog.find(schema, name).filter(|relation| object::letter(relation).is_some()) {
+    if let Some(relation) = facts
+        .catalog
+        .find(schema, name)
+        .filter(|relation| object::letter(relation).is_some())
+    {
         return Some(i64::from(relation.id.0));
     }
     let mut indexes = object::indexes(&facts.catalog).into_iter();
-    indexes.find(|index| index.on.schema == schema && index.name == name).map(|index| index.oid)
+    indexes
+        .find(|index| index.on.schema == schema && index.name == name)
+        .map(|index| index.oid)
 }
 
 /// The relation of a name, if there is one.
@@ -68,11 +74,17 @@ pub(super) fn relation_name(facts: &Facts, number: i64) -> Option<(String, Strin
     if let Some(relation) = definition::all().iter().find(|relation| relation.oid == number) {
         return Some((relation.schema.to_owned(), relation.name.to_owned()));
     }
-    let relation = facts.catalog.relations.values().find(|relation| i64::from(relation.id.0) == number);
+    let relation = facts
+        .catalog
+        .relations
+        .values()
+        .find(|relation| i64::from(relation.id.0) == number);
     if let Some(relation) = relation {
         return Some((relation.schema.clone(), relation.name.clone()));
     }
-    let index = object::indexes(&facts.catalog).into_iter().find(|index| index.oid == number)?;
+    let index = object::indexes(&facts.catalog)
+        .into_iter()
+        .find(|index| index.oid == number)?;
     Some((index.on.schema.clone(), index.name))
 }
 
@@ -85,7 +97,11 @@ pub(super) fn is_visible(facts: &Facts, number: i64) -> Option<bool> {
 /// A name as it must be written here: with its schema if it is not found without.
 pub(super) fn shown(facts: &Facts, schema: &str, name: &str) -> String {
     let found = path(facts).find(|candidate| find_relation(facts, candidate, name).is_some());
-    if found == Some(schema) { quoted(name) } else { format!("{}.{}", quoted(schema), quoted(name)) }
+    if found == Some(schema) {
+        quoted(name)
+    } else {
+        format!("{}.{}", quoted(schema), quoted(name))
+    }
 }
 
 /// The type of a name, as `regtype` reads it.
@@ -95,7 +111,9 @@ pub(super) fn type_oid(text: &str) -> Option<i64> {
         return Some(number);
     }
     if let Some(element) = text.strip_suffix("[]") {
-        return kind::find(type_oid(element)?).map(|known| known.array).filter(|array| *array != 0);
+        return kind::find(type_oid(element)?)
+            .map(|known| known.array)
+            .filter(|array| *array != 0);
     }
     let name = text.strip_prefix("pg_catalog.").unwrap_or(text);
     let bare = match name.split_once('(') {
@@ -120,7 +138,9 @@ pub(super) fn type_oid(text: &str) -> Option<i64> {
     if let Some(known) = kind::find_name(alias) {
         return Some(known.oid);
     }
-    let known = oid::TYPES.iter().find(|known| Type::of_oid(known.oid).is_some_and(|kind| kind.to_string() == alias))?;
+    let known = oid::TYPES
+        .iter()
+        .find(|known| Type::of_oid(known.oid).is_some_and(|kind| kind.to_string() == alias))?;
     Some(i64::from(known.oid))
 }
 
@@ -130,7 +150,9 @@ pub(super) fn type_name(number: i64, modifier: Option<i64>) -> String {
         return "-".to_owned();
     }
     let modifier = modifier.and_then(|modifier| i32::try_from(modifier).ok()).unwrap_or(-1);
-    let ours = u32::try_from(number).ok().and_then(|number| Type::of_oid_and_modifier(number, modifier));
+    let ours = u32::try_from(number)
+        .ok()
+        .and_then(|number| Type::of_oid_and_modifier(number, modifier));
     match ours {
         // Without a modifier, char is not char(1).
         Some(Type::Char(None)) if modifier < 0 => "character".to_owned(),
@@ -166,7 +188,10 @@ pub(super) fn schema_oid(facts: &Facts, text: &str) -> Result<Option<i64>> {
     }
     let parts = parts(text)?;
     let name = parts.last().map(String::as_str).unwrap_or_default();
-    Ok(object::schemas(&facts.catalog).into_iter().find(|(_, known)| known == name).map(|(oid, _)| oid))
+    Ok(object::schemas(&facts.catalog)
+        .into_iter()
+        .find(|(_, known)| known == name)
+        .map(|(oid, _)| oid))
 }
 
 /// The user of a name.
@@ -176,7 +201,10 @@ pub(super) fn user_oid(facts: &Facts, text: &str) -> Result<Option<i64>> {
     }
     let parts = parts(text)?;
     let name = parts.last().map(String::as_str).unwrap_or_default();
-    Ok(object::users(facts).into_iter().find(|(_, known)| known == name).map(|(oid, _)| oid))
+    Ok(object::users(facts)
+        .into_iter()
+        .find(|(_, known)| known == name)
+        .map(|(oid, _)| oid))
 }
 
 /// What a value of one of the `reg*` types shows.
@@ -184,7 +212,11 @@ pub(super) fn out(facts: &Facts, kind: &str, number: i64) -> String {
     if number == 0 {
         return "-".to_owned();
     }
-    let named = |list: Vec<(i64, String)>| list.into_iter().find(|(oid, _)| *oid == number).map(|(_, name)| quoted(&name));
+    let named = |list: Vec<(i64, String)>| {
+        list.into_iter()
+            .find(|(oid, _)| *oid == number)
+            .map(|(_, name)| quoted(&name))
+    };
     let name = match kind {
         "regclass" => relation_name(facts, number).map(|(schema, name)| shown(facts, &schema, &name)),
         "regtype" => kind::find(number).map(|_| type_name(number, None)),

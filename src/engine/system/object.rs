@@ -54,15 +54,26 @@ pub(super) fn default(relation: RelationId, number: usize) -> i64 {
 
 /// The number of something that has only a name: FNV-1a in the last quarter of the numbers.
 fn named(name: &str) -> i64 {
-    let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    });
     NAMED + i64::from(hash >> 2)
 }
 
 /// The schemas: number and name.
 pub(super) fn schemas(catalog: &Catalog) -> Vec<(i64, String)> {
-    let fixed = [(PG_CATALOG, "pg_catalog"), (2200, "public"), (13207, "information_schema"), (13900, "headwater")];
+    let fixed = [
+        (PG_CATALOG, "pg_catalog"),
+        (2200, "public"),
+        (13207, "information_schema"),
+        (13900, "headwater"),
+    ];
     let own = catalog.schemas.iter().map(|name| (named(name), name.clone()));
-    fixed.into_iter().map(|(oid, name)| (oid, name.to_owned())).chain(own).collect()
+    fixed
+        .into_iter()
+        .map(|(oid, name)| (oid, name.to_owned()))
+        .chain(own)
+        .collect()
 }
 
 /// The number of a schema.
@@ -83,7 +94,12 @@ pub(super) fn users(facts: &Facts) -> Vec<(i64, String)> {
         names.push(&facts.settings.user);
     }
     let mut users = vec![(OWNER, OWNER_NAME.to_owned())];
-    users.extend(names.into_iter().filter(|name| *name != OWNER_NAME).map(|name| (named(name), name.to_owned())));
+    users.extend(
+        names
+            .into_iter()
+            .filter(|name| *name != OWNER_NAME)
+            .map(|name| (named(name), name.to_owned())),
+    );
     users
 }
 
@@ -159,7 +175,10 @@ pub(super) fn letter(relation: &Relation) -> Option<&'static str> {
 
 /// The relations that have rows, with their letters.
 pub(super) fn readable(catalog: &Catalog) -> impl Iterator<Item = (&Arc<Relation>, &'static str)> {
-    catalog.relations.values().filter_map(|relation| Some((relation, letter(relation)?)))
+    catalog
+        .relations
+        .values()
+        .filter_map(|relation| Some((relation, letter(relation)?)))
 }
 
 /// The text of a view's query.

@@ -2,13 +2,13 @@
 
 use super::{Fare, Live, SessionFact, SettingFact, SourceFact, System};
 use crate::catalog::RelationId;
-use crate::state::relation::expand;
+use crate::engine::Engine;
 use crate::engine::published::{Published, Status};
 use crate::engine::query::View;
 use crate::engine::settings::{Change, SETTINGS};
-use crate::engine::Engine;
 use crate::error::Result;
 use crate::sql::bind::BindSettings;
+use crate::state::relation::expand;
 use arrow::array::RecordBatch;
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,10 @@ use std::sync::Arc;
 impl System {
     /// What a statement of a session sees.
     pub fn new(engine: &Engine, view: &View, settings: &BindSettings) -> Self {
-        let running = Running { engine: engine.clone(), published: view.published.clone() };
+        let running = Running {
+            engine: engine.clone(),
+            published: view.published.clone(),
+        };
         Self::of(view.catalog.clone(), settings.clone(), Box::new(running))
     }
 }
@@ -44,10 +47,24 @@ impl Live for Running {
     }
 
     fn fare(&self, relation: RelationId) -> Fare {
-        match self.published.relations.get(&relation).map(|stored| &stored.record.status) {
-            None | Some(Status::Live) => Fare { status: "live", reason: None },
-            Some(Status::Building) => Fare { status: "building", reason: None },
-            Some(Status::Stopped(reason)) => Fare { status: "stopped", reason: Some(reason.clone()) },
+        match self
+            .published
+            .relations
+            .get(&relation)
+            .map(|stored| &stored.record.status)
+        {
+            None | Some(Status::Live) => Fare {
+                status: "live",
+                reason: None,
+            },
+            Some(Status::Building) => Fare {
+                status: "building",
+                reason: None,
+            },
+            Some(Status::Stopped(reason)) => Fare {
+                status: "stopped",
+                reason: Some(reason.clone()),
+            },
         }
     }
 
@@ -70,7 +87,9 @@ impl Live for Running {
 
     fn sessions(&self) -> Vec<SessionFact> {
         let sessions = self.engine.shared().sessions().into_iter();
-        sessions.map(|(id, entry)| SessionFact { id, user: entry.user }).collect()
+        sessions
+            .map(|(id, entry)| SessionFact { id, user: entry.user })
+            .collect()
     }
 
     fn cancel(&self, session: i32) -> bool {

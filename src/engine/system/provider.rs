@@ -47,7 +47,11 @@ impl Provider {
         schema: SchemaRef,
         write: impl Fn() -> Result<RecordBatch> + Send + Sync + 'static,
     ) -> Self {
-        Self { name: name.to_owned(), schema, write: Box::new(write) }
+        Self {
+            name: name.to_owned(),
+            schema,
+            write: Box::new(write),
+        }
     }
 }
 

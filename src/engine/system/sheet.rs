@@ -149,10 +149,23 @@ pub(super) fn column(kind: &Type, cells: &[Cell]) -> Result<ArrayRef> {
                 })
                 .collect::<BooleanArray>(),
         ),
-        Type::Int2 => Arc::new(ints().map(|value| value.map(|value| value as i16)).collect::<Int16Array>()),
-        Type::Int4 => Arc::new(ints().map(|value| value.map(|value| value as i32)).collect::<Int32Array>()),
+        Type::Int2 => Arc::new(
+            ints()
+                .map(|value| value.map(|value| value as i16))
+                .collect::<Int16Array>(),
+        ),
+        Type::Int4 => Arc::new(
+            ints()
+                .map(|value| value.map(|value| value as i32))
+                .collect::<Int32Array>(),
+        ),
         Type::Int8 | Type::Oid(_) => Arc::new(ints().collect::<Int64Array>()),
-        Type::Float4 => Arc::new(cells.iter().map(|cell| float(cell).map(|value| value as f32)).collect::<Float32Array>()),
+        Type::Float4 => Arc::new(
+            cells
+                .iter()
+                .map(|cell| float(cell).map(|value| value as f32))
+                .collect::<Float32Array>(),
+        ),
         Type::Float8 => Arc::new(cells.iter().map(float).collect::<Float64Array>()),
         Type::Timestamptz(_) => {
             let values: TimestampMicrosecondArray = cells
@@ -200,7 +213,11 @@ pub(super) struct Sheet {
 impl Sheet {
     /// No rows yet.
     pub(super) fn new(relation: &'static SystemRelation) -> Self {
-        Self { relation, columns: vec![Vec::new(); relation.columns.len()], rows: 0 }
+        Self {
+            relation,
+            columns: vec![Vec::new(); relation.columns.len()],
+            rows: 0,
+        }
     }
 
     /// Adds a row.

@@ -49,17 +49,23 @@ impl Function {
     async fn value(&self, arguments: &[ScalarValue]) -> Result<ScalarValue> {
         let plan = crate::sql::optimise(self.subquery.with_values(arguments)?)?;
         let state = crate::engine::query::session_state(&self.zone);
-        let physical = state.query_planner().create_physical_plan(&plan, &state).await.map_err(from_datafusion)?;
+        let physical = state
+            .query_planner()
+            .create_physical_plan(&plan, &state)
+            .await
+            .map_err(from_datafusion)?;
         let schema = physical.schema();
-        let batches =
-            datafusion::physical_plan::collect(physical, state.task_ctx()).await.map_err(from_datafusion)?;
+        let batches = datafusion::physical_plan::collect(physical, state.task_ctx())
+            .await
+            .map_err(from_datafusion)?;
         let rows = arrow::compute::concat_batches(&schema, &batches)?;
         let values = arrow::compute::cast(rows.column(0), &self.subquery.element().arrow())?;
         match self.subquery.form {
             SubqueryForm::Array => array_of(&self.subquery.element(), values),
-            SubqueryForm::Value if values.len() > 1 => {
-                Err(Error::semantic("21000", "more than one row returned by a subquery used as an expression"))
-            }
+            SubqueryForm::Value if values.len() > 1 => Err(Error::semantic(
+                "21000",
+                "more than one row returned by a subquery used as an expression",
+            )),
             SubqueryForm::Value if values.is_empty() => {
                 ScalarValue::try_from(values.data_type()).map_err(from_datafusion)
             }
@@ -98,7 +104,9 @@ impl Function {
 fn array_of(element: &Type, values: ArrayRef) -> Result<ScalarValue> {
     let item = Arc::new(element.field("item", Nullability::Nullable));
     let offsets = OffsetBuffer::from_lengths([values.len()]);
-    Ok(ScalarValue::List(Arc::new(ListArray::try_new(item, offsets, values, None)?)))
+    Ok(ScalarValue::List(Arc::new(ListArray::try_new(
+        item, offsets, values, None,
+    )?)))
 }
 
 impl ScalarUDFImpl for Function {
@@ -122,8 +130,11 @@ impl ScalarUDFImpl for Function {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
         let constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let rows = if constant { 1 } else { args.number_rows };
-        let columns =
-            args.args.iter().map(|arg| arg.to_array(rows)).collect::<DataFusionResult<Vec<_>>>()?;
+        let columns = args
+            .args
+            .iter()
+            .map(|arg| arg.to_array(rows))
+            .collect::<DataFusionResult<Vec<_>>>()?;
         let run = || -> Result<ArrayRef> {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .build()
@@ -131,7 +142,9 @@ impl ScalarUDFImpl for Function {
             runtime.block_on(self.values(&columns, rows))
         };
         let ran = std::thread::scope(|scope| scope.spawn(run).join());
-        let array = ran.unwrap_or_else(|_| Err(Error::internal("a subquery ended early"))).map_err(external)?;
+        let array = ran
+            .unwrap_or_else(|_| Err(Error::internal("a subquery ended early")))
+            .map_err(external)?;
         Ok(if constant {
             ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?)
         } else {

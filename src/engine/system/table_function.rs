@@ -25,10 +25,12 @@ pub(super) fn call(facts: &Arc<Facts>, name: &str, arguments: &[Expr]) -> Option
     }
 }
 
-
 fn schema(columns: &[(&str, Type)]) -> SchemaRef {
     Arc::new(Schema::new(
-        columns.iter().map(|(name, kind)| kind.field(*name, Nullability::Nullable)).collect::<Vec<_>>(),
+        columns
+            .iter()
+            .map(|(name, kind)| kind.field(*name, Nullability::Nullable))
+            .collect::<Vec<_>>(),
     ))
 }
 
@@ -72,15 +74,21 @@ fn keywords() -> Arc<dyn TableSource> {
             [word, code, label, described, label_described].map(Cell::from).to_vec()
         })
         .collect();
-    fixed("pg_get_keywords", &["word", "catcode", "barelabel", "catdesc", "baredesc"], rows)
+    fixed(
+        "pg_get_keywords",
+        &["word", "catcode", "barelabel", "catdesc", "baredesc"],
+        rows,
+    )
 }
 
 /// The name that the one argument is.
 fn named(name: &str, arguments: &[Expr]) -> Result<String> {
     match arguments {
         [Expr::Literal(ScalarValue::Utf8(Some(text)), _)] => Ok(text.clone()),
-        _ => Err(Error::semantic("42883", format!("{name}() takes the name of a relation"))
-            .with_hint(format!("Write {name}('view')."))),
+        _ => Err(
+            Error::semantic("42883", format!("{name}() takes the name of a relation"))
+                .with_hint(format!("Write {name}('view').")),
+        ),
     }
 }
 
@@ -89,15 +97,29 @@ fn faults(facts: &Arc<Facts>, function: &str, arguments: &[Expr]) -> Result<Arc<
     let text = named(function, arguments)?;
     let missing = || Error::semantic("42P01", format!("relation \"{text}\" does not exist"));
     let number = name::relation_oid(facts, &text)?.ok_or_else(missing)?;
-    let relation = facts.catalog.relations.values().find(|relation| i64::from(relation.id.0) == number);
+    let relation = facts
+        .catalog
+        .relations
+        .values()
+        .find(|relation| i64::from(relation.id.0) == number);
     let relation = relation.ok_or_else(missing)?.clone();
-    let wanted = if function == "decode_errors" { "stream" } else { "materialized view" };
+    let wanted = if function == "decode_errors" {
+        "stream"
+    } else {
+        "materialized view"
+    };
     if relation.noun() != wanted {
-        return Err(Error::semantic("42809", format!("\"{}\" is not a {wanted}", relation.name)));
+        return Err(Error::semantic(
+            "42809",
+            format!("\"{}\" is not a {wanted}", relation.name),
+        ));
     }
     if function == "late_rows" {
-        let mut columns: Vec<(&str, Type)> =
-            relation.columns.iter().map(|column| (column.name.as_str(), column.kind.clone())).collect();
+        let mut columns: Vec<(&str, Type)> = relation
+            .columns
+            .iter()
+            .map(|column| (column.name.as_str(), column.kind.clone()))
+            .collect();
         columns.extend([
             ("weight", Type::Int8),
             ("watermark", Type::Timestamptz(None)),
@@ -105,7 +127,9 @@ fn faults(facts: &Arc<Facts>, function: &str, arguments: &[Expr]) -> Result<Arc<
         ]);
         let schema = schema(&columns);
         let own = schema.clone();
-        return Ok(source(Provider::of_function(function, schema, move || Ok(RecordBatch::new_empty(own.clone())))));
+        return Ok(source(Provider::of_function(function, schema, move || {
+            Ok(RecordBatch::new_empty(own.clone()))
+        })));
     }
     let schema = schema(&[("message", Type::Text), ("row", Type::Text)]);
     let (own, facts) = (schema.clone(), facts.clone());

@@ -22,17 +22,31 @@ impl Live for Still {
 
     fn fare(&self, relation: RelationId) -> Fare {
         match relation.0 {
-            16397 => Fare { status: "stopped", reason: Some("division by zero".to_owned()) },
-            _ => Fare { status: "live", reason: None },
+            16397 => Fare {
+                status: "stopped",
+                reason: Some("division by zero".to_owned()),
+            },
+            _ => Fare {
+                status: "live",
+                reason: None,
+            },
         }
     }
 
     fn sources(&self) -> Vec<SourceFact> {
-        vec![SourceFact { relation: Some(RelationId(16400)), rows: 5, unit: "bytes", ..SourceFact::default() }]
+        vec![SourceFact {
+            relation: Some(RelationId(16400)),
+            rows: 5,
+            unit: "bytes",
+            ..SourceFact::default()
+        }]
     }
 
     fn sessions(&self) -> Vec<SessionFact> {
-        vec![SessionFact { id: 1, user: "ann".to_owned() }]
+        vec![SessionFact {
+            id: 1,
+            user: "ann".to_owned(),
+        }]
     }
 
     fn cancel(&self, session: i32) -> bool {
@@ -40,8 +54,16 @@ impl Live for Still {
     }
 
     fn settings(&self) -> Vec<SettingFact> {
-        let setting = |name, default, context| SettingFact { name, default, description: "", context };
-        let jit = SettingFact { description: "Accepted, without effect.", ..setting("jit", "off", "user") };
+        let setting = |name, default, context| SettingFact {
+            name,
+            default,
+            description: "",
+            context,
+        };
+        let jit = SettingFact {
+            description: "Accepted, without effect.",
+            ..setting("jit", "off", "user")
+        };
         vec![
             setting("statement_timeout", "0", "user"),
             setting("search_path", "\"$user\", public", "user"),
@@ -56,7 +78,13 @@ impl Live for Still {
 }
 
 fn column(name: &str, kind: Type) -> Column {
-    Column { name: name.to_owned(), kind, not_null: false, default: None, generated: None }
+    Column {
+        name: name.to_owned(),
+        kind,
+        not_null: false,
+        default: None,
+        generated: None,
+    }
 }
 
 fn relation(id: u32, schema: &str, name: &str, columns: Vec<Column>, kind: RelationKind) -> Arc<Relation> {
@@ -66,7 +94,11 @@ fn relation(id: u32, schema: &str, name: &str, columns: Vec<Column>, kind: Relat
         name: name.to_owned(),
         columns,
         kind,
-        depends_on: if matches!(id, 16393 | 16397) { vec![RelationId(16384)] } else { Vec::new() },
+        depends_on: if matches!(id, 16393 | 16397) {
+            vec![RelationId(16384)]
+        } else {
+            Vec::new()
+        },
         sql: format!("CREATE {name}"),
         search_path: vec!["public".to_owned()],
     })
@@ -75,11 +107,23 @@ fn relation(id: u32, schema: &str, name: &str, columns: Vec<Column>, kind: Relat
 /// The relations of the recorded statements, numbered as they were.
 fn catalog() -> Arc<Catalog> {
     let bids = vec![
-        Column { not_null: true, ..column("id", Type::Int8) },
-        Column { not_null: true, ..column("auction", Type::Int8) },
-        Column { default: Some("1".to_owned()), ..column("price", Type::Numeric(Some((10, 2)))) },
+        Column {
+            not_null: true,
+            ..column("id", Type::Int8)
+        },
+        Column {
+            not_null: true,
+            ..column("auction", Type::Int8)
+        },
+        Column {
+            default: Some("1".to_owned()),
+            ..column("price", Type::Numeric(Some((10, 2))))
+        },
         column("note", Type::Varchar(Some(20))),
-        Column { generated: Some("id * 2".to_owned()), ..column("twice", Type::Int8) },
+        Column {
+            generated: Some("id * 2".to_owned()),
+            ..column("twice", Type::Int8)
+        },
     ];
     let view = MaterializedView {
         query: "SELECT count(*) AS n FROM bids".to_owned(),
@@ -92,17 +136,53 @@ fn catalog() -> Arc<Catalog> {
         ..Stream::default()
     };
     let relations = [
-        relation(16384, "public", "bids", bids, RelationKind::Table { primary_key: vec![0] }),
-        relation(16393, "public", "v_bids", vec![column("id", Type::Int8)], RelationKind::View {
-            query: "SELECT id FROM bids".to_owned(),
-        }),
-        relation(16397, "public", "mv_bids", vec![column("n", Type::Int8)], RelationKind::MaterializedView(view)),
-        relation(16400, "public", "Clicks", vec![column("at", Type::Timestamptz(None))], RelationKind::Stream(stream)),
-        relation(16401, "public", "mv_bids_n", Vec::new(), RelationKind::Index {
-            on: RelationId(16397),
-            columns: vec![0],
-        }),
-        relation(16402, "away", "bids", vec![column("x", Type::Text)], RelationKind::Table { primary_key: vec![] }),
+        relation(
+            16384,
+            "public",
+            "bids",
+            bids,
+            RelationKind::Table { primary_key: vec![0] },
+        ),
+        relation(
+            16393,
+            "public",
+            "v_bids",
+            vec![column("id", Type::Int8)],
+            RelationKind::View {
+                query: "SELECT id FROM bids".to_owned(),
+            },
+        ),
+        relation(
+            16397,
+            "public",
+            "mv_bids",
+            vec![column("n", Type::Int8)],
+            RelationKind::MaterializedView(view),
+        ),
+        relation(
+            16400,
+            "public",
+            "Clicks",
+            vec![column("at", Type::Timestamptz(None))],
+            RelationKind::Stream(stream),
+        ),
+        relation(
+            16401,
+            "public",
+            "mv_bids_n",
+            Vec::new(),
+            RelationKind::Index {
+                on: RelationId(16397),
+                columns: vec![0],
+            },
+        ),
+        relation(
+            16402,
+            "away",
+            "bids",
+            vec![column("x", Type::Text)],
+            RelationKind::Table { primary_key: vec![] },
+        ),
     ];
     Arc::new(Catalog {
         schemas: vec!["away".to_owned()],
@@ -127,8 +207,7 @@ fn try_query(text: &str) -> Result<Vec<Vec<String>>> {
     let (catalog, settings) = (catalog(), settings());
     let system = System::of(catalog.clone(), settings.clone(), Box::new(Still));
     let query = crate::sql::parse_query(text)?;
-    let bound =
-        Binder::new(&catalog, &settings, &system).bind_query(&query.query, &mut ParameterTypes::default())?;
+    let bound = Binder::new(&catalog, &settings, &system).bind_query(&query.query, &mut ParameterTypes::default())?;
     if text.contains("$1") {
         return Ok(Vec::new());
     }
@@ -148,13 +227,15 @@ fn try_query(text: &str) -> Result<Vec<Vec<String>>> {
             .columns()
             .iter()
             .zip(&bound.columns)
-            .map(|(array, (_, kind))| {
-                crate::types::text::column_to_text(kind, array, &Default::default()).unwrap()
-            })
+            .map(|(array, (_, kind))| crate::types::text::column_to_text(kind, array, &Default::default()).unwrap())
             .collect();
         for row in 0..batch.num_rows() {
             let cell = |array: &arrow::array::StringArray| {
-                if array.is_null(row) { "NULL".to_owned() } else { array.value(row).to_owned() }
+                if array.is_null(row) {
+                    "NULL".to_owned()
+                } else {
+                    array.value(row).to_owned()
+                }
             };
             rows.push(texts.iter().map(cell).collect());
         }
@@ -169,7 +250,8 @@ fn query(text: &str) -> String {
 
 /// The recorded statements of a file, each with the command that sent it.
 fn recorded(text: &str) -> impl Iterator<Item = (&str, &str)> {
-    text.split("\n;\n").filter_map(|part| part.strip_prefix("-- ")?.split_once('\n'))
+    text.split("\n;\n")
+        .filter_map(|part| part.strip_prefix("-- ")?.split_once('\n'))
 }
 
 /// Runs all recorded statements of a file but those that contain one of `refused`; tells of all that fail.
@@ -189,7 +271,12 @@ fn replay(text: &str, refused: &[&str]) {
         }
     }
     assert!(count > 0);
-    assert!(failures.is_empty(), "{} of {count} fail:\n{}", failures.len(), failures.join("\n\n"));
+    assert!(
+        failures.is_empty(),
+        "{} of {count} fail:\n{}",
+        failures.len(),
+        failures.join("\n\n")
+    );
 }
 
 #[test]
@@ -204,17 +291,26 @@ fn psql_completion_is_answered() {
 
 #[test]
 fn jdbc_metadata_is_answered() {
-    replay(include_str!("../../../sql-tests/data/catalog_driver_jdbc.txt"), &["_pg_expandarray"]);
+    replay(
+        include_str!("../../../sql-tests/data/catalog_driver_jdbc.txt"),
+        &["_pg_expandarray"],
+    );
 }
 
 #[test]
 fn psycopg_and_asyncpg_are_answered() {
-    replay(include_str!("../../../sql-tests/data/catalog_driver_psycopg_asyncpg.txt"), &["WITH RECURSIVE"]);
+    replay(
+        include_str!("../../../sql-tests/data/catalog_driver_psycopg_asyncpg.txt"),
+        &["WITH RECURSIVE"],
+    );
 }
 
 #[test]
 fn sqlalchemy_reflection_is_answered() {
-    replay(include_str!("../../../sql-tests/data/catalog_driver_sqlalchemy.txt"), &[]);
+    replay(
+        include_str!("../../../sql-tests/data/catalog_driver_sqlalchemy.txt"),
+        &[],
+    );
 }
 
 /// The rows of a recorded command's n-th statement.
@@ -238,7 +334,10 @@ fn relations_are_listed_by_kind() {
         "public|bids_pkey|index|headwater|bids\npublic|mv_bids_n|index|headwater|mv_bids"
     );
     assert_eq!(recorded_rows("\\ds", 0), "");
-    assert_eq!(recorded_rows("\\dn", 0), "away|headwater\nheadwater|headwater\npublic|headwater");
+    assert_eq!(
+        recorded_rows("\\dn", 0),
+        "away|headwater\nheadwater|headwater\npublic|headwater"
+    );
 }
 
 #[test]
@@ -258,7 +357,10 @@ fn a_table_is_described() {
 #[test]
 fn a_view_is_shown() {
     assert_eq!(recorded_rows("\\sv v_bids", 0), "16393");
-    assert_eq!(recorded_rows("\\sv v_bids", 1), "public|v_bids|v| SELECT id FROM bids;|NULL|NULL");
+    assert_eq!(
+        recorded_rows("\\sv v_bids", 1),
+        "public|v_bids|v| SELECT id FROM bids;|NULL|NULL"
+    );
 }
 
 #[test]
@@ -270,8 +372,14 @@ fn objects_have_names() {
         ("SELECT '\"Clicks\"'::regclass", "\"Clicks\""),
         ("SELECT 'pg_class'::regclass::oid", "1259"),
         ("SELECT 16384::regclass::text", "bids"),
-        ("SELECT c.oid::regclass FROM pg_class c WHERE c.relname = 'v_bids'", "v_bids"),
-        ("SELECT relname FROM pg_class WHERE oid = 'mv_bids'::regclass", "mv_bids"),
+        (
+            "SELECT c.oid::regclass FROM pg_class c WHERE c.relname = 'v_bids'",
+            "v_bids",
+        ),
+        (
+            "SELECT relname FROM pg_class WHERE oid = 'mv_bids'::regclass",
+            "mv_bids",
+        ),
         ("SELECT 'int4'::regtype", "integer"),
         ("SELECT 'timestamp with time zone'::regtype::oid", "1184"),
         ("SELECT 'integer[]'::regtype::oid", "1007"),
@@ -280,16 +388,28 @@ fn objects_have_names() {
         ("SELECT 1042::regtype", "character"),
         ("SELECT 'public'::regnamespace::oid", "2200"),
         ("SELECT 2200::regnamespace", "public"),
-        ("SELECT typname FROM pg_type WHERE typinput = 'array_in'::regproc AND typname = '_int4'", "_int4"),
+        (
+            "SELECT typname FROM pg_type WHERE typinput = 'array_in'::regproc AND typname = '_int4'",
+            "_int4",
+        ),
         ("SELECT pg_typeof(1.5)", "numeric"),
-        ("SELECT format_type(1043, 24), format_type(1700, -1), format_type(NULL, NULL)", "character varying(20)|numeric|NULL"),
+        (
+            "SELECT format_type(1043, 24), format_type(1700, -1), format_type(NULL, NULL)",
+            "character varying(20)|numeric|NULL",
+        ),
     ] {
         assert_eq!(query(text), result, "{text}");
     }
     let error = try_query("SELECT 'nothing'::regclass").unwrap_err();
-    assert_eq!((error.code(), error.message()), ("42P01", "relation \"nothing\" does not exist"));
+    assert_eq!(
+        (error.code(), error.message()),
+        ("42P01", "relation \"nothing\" does not exist")
+    );
     let error = try_query("SELECT 'nothing'::regtype").unwrap_err();
-    assert_eq!((error.code(), error.message()), ("42704", "type \"nothing\" does not exist"));
+    assert_eq!(
+        (error.code(), error.message()),
+        ("42704", "type \"nothing\" does not exist")
+    );
 }
 
 #[test]
@@ -307,17 +427,34 @@ fn subqueries_over_the_catalog_give_one_value_or_an_array() {
         query("SELECT (SELECT nspname FROM pg_namespace n WHERE n.oid = c.oid) FROM pg_class c WHERE oid = 1259"),
         "NULL"
     );
-    let several = "SELECT (SELECT attname FROM pg_attribute a WHERE a.attrelid = c.oid) FROM pg_class c WHERE oid = 1259";
+    let several =
+        "SELECT (SELECT attname FROM pg_attribute a WHERE a.attrelid = c.oid) FROM pg_class c WHERE oid = 1259";
     assert_eq!(try_query(several).unwrap_err().code(), "21000");
-    assert_eq!(try_query("SELECT ARRAY(SELECT id FROM bids)").unwrap_err().code(), "0A000");
+    assert_eq!(
+        try_query("SELECT ARRAY(SELECT id FROM bids)").unwrap_err().code(),
+        "0A000"
+    );
 }
 
 #[test]
 fn settings_are_set_by_set() {
-    assert_eq!(query("SELECT current_setting('jit') AS cur, set_config('jit', 'on', false) AS new"), "off|on");
+    assert_eq!(
+        query("SELECT current_setting('jit') AS cur, set_config('jit', 'on', false) AS new"),
+        "off|on"
+    );
     assert_eq!(query("SELECT set_config('statement_timeout', '5', false)"), "5");
-    assert_eq!(try_query("SELECT set_config('statement_timeout', '6', false)").unwrap_err().code(), "0A000");
-    assert_eq!(try_query("SELECT set_config('nothing', '6', false)").unwrap_err().code(), "42704");
+    assert_eq!(
+        try_query("SELECT set_config('statement_timeout', '6', false)")
+            .unwrap_err()
+            .code(),
+        "0A000"
+    );
+    assert_eq!(
+        try_query("SELECT set_config('nothing', '6', false)")
+            .unwrap_err()
+            .code(),
+        "42704"
+    );
     assert_eq!(query("SELECT pg_cancel_backend(1), pg_cancel_backend(2)"), "t|f");
 }
 
@@ -348,11 +485,23 @@ fn headwater_tells_how_things_fare() {
         "mv_bids|t|stopped|division by zero|{bids}\nv_bids|f|live|NULL|{bids}"
     );
     assert_eq!(query("SELECT epoch FROM headwater.epochs"), "7");
-    assert_eq!(query("SELECT stream, connector, rows FROM headwater.sources"), "\"Clicks\"|nexmark|5");
-    assert_eq!(query("SELECT value FROM headwater.settings WHERE name = 'statement_timeout'"), "5");
+    assert_eq!(
+        query("SELECT stream, connector, rows FROM headwater.sources"),
+        "\"Clicks\"|nexmark|5"
+    );
+    assert_eq!(
+        query("SELECT value FROM headwater.settings WHERE name = 'statement_timeout'"),
+        "5"
+    );
     assert_eq!(query("SELECT count(*) FROM row_errors('mv_bids')"), "0");
-    assert_eq!(try_query("SELECT * FROM row_errors('bids')").unwrap_err().code(), "42809");
-    assert_eq!(try_query("SELECT * FROM late_rows('nothing')").unwrap_err().code(), "42P01");
+    assert_eq!(
+        try_query("SELECT * FROM row_errors('bids')").unwrap_err().code(),
+        "42809"
+    );
+    assert_eq!(
+        try_query("SELECT * FROM late_rows('nothing')").unwrap_err().code(),
+        "42P01"
+    );
 }
 
 #[test]
@@ -364,9 +513,18 @@ fn every_relation_can_be_read() {
 
 #[test]
 fn numbers_of_objects_differ() {
-    assert_eq!(query("SELECT oid, count(*) FROM pg_class GROUP BY oid HAVING count(*) > 1"), "");
-    assert_eq!(query("SELECT oid, count(*) FROM pg_proc GROUP BY oid HAVING count(*) > 1"), "");
-    assert_eq!(query("SELECT oid, count(*) FROM pg_type GROUP BY oid HAVING count(*) > 1"), "");
+    assert_eq!(
+        query("SELECT oid, count(*) FROM pg_class GROUP BY oid HAVING count(*) > 1"),
+        ""
+    );
+    assert_eq!(
+        query("SELECT oid, count(*) FROM pg_proc GROUP BY oid HAVING count(*) > 1"),
+        ""
+    );
+    assert_eq!(
+        query("SELECT oid, count(*) FROM pg_type GROUP BY oid HAVING count(*) > 1"),
+        ""
+    );
     assert_eq!(
         query("SELECT count(*) FROM pg_attribute a LEFT JOIN pg_type t ON a.atttypid = t.oid WHERE t.oid IS NULL"),
         "0"

@@ -44,7 +44,11 @@ pub(super) fn layout_of(call: &Call) -> Option<Layout> {
         _ if call.is_distinct_fold() => (ascending(&call.arguments), call.arguments.clone()),
         _ => return None,
     };
-    Some(Layout { columns, filter: call.filter, required })
+    Some(Layout {
+        columns,
+        filter: call.filter,
+        required,
+    })
 }
 
 /// The bags of all calls, each once.
@@ -100,7 +104,12 @@ impl Reader {
             Function::FirstValue | Function::LastValue | Function::ArrayAgg | Function::StringAgg => call.order.len(),
             _ => 0,
         };
-        Ok(Self { function: call.function, distinct: call.distinct, value, output })
+        Ok(Self {
+            function: call.function,
+            distinct: call.distinct,
+            value,
+            output,
+        })
     }
 
     /// The results of all groups.
@@ -147,7 +156,11 @@ impl Reader {
         }
         let full = rows.len() == groups.len();
         let values = codec.decode(rows)?.swap_remove(self.value);
-        let values = if full { values } else { take(&values, &UInt32Array::from(places), None)? };
+        let values = if full {
+            values
+        } else {
+            take(&values, &UInt32Array::from(places), None)?
+        };
         Ok(Results::of(self.cast(values)?))
     }
 
@@ -209,7 +222,10 @@ impl Reader {
         if (0.0..=1.0).contains(&fraction) {
             return Ok(Some(fraction));
         }
-        Err(Error::semantic("22003", format!("percentile value {fraction} is not between 0 and 1")))
+        Err(Error::semantic(
+            "22003",
+            format!("percentile value {fraction} is not between 0 and 1"),
+        ))
     }
 
     /// `percentile_cont`: between the two rows around the fraction.
@@ -235,9 +251,16 @@ impl Reader {
             let decoded = arrow::compute::cast(&decoded, &DataType::Float64)?;
             let pair = decoded.as_primitive::<Float64Type>();
             let (low, high) = (pair.value(0), pair.value(1));
-            values.push(Some(if low == high { low } else { low + place.fract() * (high - low) }));
+            values.push(Some(if low == high {
+                low
+            } else {
+                low + place.fract() * (high - low)
+            }));
         }
-        Ok(Results { values: Arc::new(Float64Array::from(values)), failures })
+        Ok(Results {
+            values: Arc::new(Float64Array::from(values)),
+            failures,
+        })
     }
 
     /// All rows of all groups, copies repeated, and where each group ends.
@@ -275,7 +298,9 @@ impl Reader {
     fn texts(&self, codec: &KeyCodec, groups: &[&Group]) -> Result<Results> {
         let (columns, lengths) = self.flat(codec, groups)?;
         let values = columns[self.value].as_string::<i32>();
-        let separators = columns.get(self.value + 1).map(|column| arrow::compute::cast(column, &DataType::Utf8));
+        let separators = columns
+            .get(self.value + 1)
+            .map(|column| arrow::compute::cast(column, &DataType::Utf8));
         let separators = separators.transpose()?;
         let separators = separators.as_ref().map(|column| column.as_string::<i32>());
         let mut texts = StringBuilder::new();
@@ -287,7 +312,10 @@ impl Reader {
             }
             let mut text = String::new();
             for place in 0..length {
-                if place > 0 && let Some(separators) = separators && separators.is_valid(row) {
+                if place > 0
+                    && let Some(separators) = separators
+                    && separators.is_valid(row)
+                {
                     text.push_str(separators.value(row));
                 }
                 text.push_str(values.value(row));

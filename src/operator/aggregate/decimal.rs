@@ -44,7 +44,11 @@ pub(super) fn square_root(value: i256, scale: i8) -> Option<i256> {
         root = next;
     }
     let rest = square.checked_sub(root.checked_mul(root)?)?;
-    if rest > root { root.checked_add(i256::ONE) } else { Some(root) }
+    if rest > root {
+        root.checked_add(i256::ONE)
+    } else {
+        Some(root)
+    }
 }
 
 /// The same values as decimals of another precision and scale.
@@ -71,8 +75,16 @@ pub(super) fn rescale(value: i256, from: i8, to: i8) -> Option<i256> {
     let quotient = value.checked_div(divisor)?;
     let rest = value.checked_rem(divisor)?;
     let twice = rest.wrapping_abs().checked_mul(i256::from_i128(2))?;
-    let step = if value.is_negative() { i256::MINUS_ONE } else { i256::ONE };
-    if twice >= divisor { quotient.checked_add(step) } else { Some(quotient) }
+    let step = if value.is_negative() {
+        i256::MINUS_ONE
+    } else {
+        i256::ONE
+    };
+    if twice >= divisor {
+        quotient.checked_add(step)
+    } else {
+        Some(quotient)
+    }
 }
 
 /// 10^exponent, if it fits.
@@ -103,7 +115,11 @@ pub(super) fn mean_of_integers(sum: i128, count: i64, to: i8) -> Option<i256> {
     }
     let scaled = sum.checked_mul(10_i128.checked_pow(scale as u32)?)?;
     let (quotient, rest) = (scaled / count, scaled % count);
-    let rounded = if rest.unsigned_abs() * 2 >= count.unsigned_abs() { quotient + scaled.signum() } else { quotient };
+    let rounded = if rest.unsigned_abs() * 2 >= count.unsigned_abs() {
+        quotient + scaled.signum()
+    } else {
+        quotient
+    };
     i256::from_i128(rounded).checked_mul(power_of_ten((i32::from(to) - scale) as u32)?)
 }
 

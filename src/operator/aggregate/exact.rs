@@ -135,7 +135,11 @@ impl Exact {
 
     /// The absolute value's limbs from limb 0 on, unsigned.
     fn magnitude(&self) -> Vec<u64> {
-        let positive = if self.is_negative() { self.negated() } else { self.clone() };
+        let positive = if self.is_negative() {
+            self.negated()
+        } else {
+            self.clone()
+        };
         let mut limbs = vec![0; positive.base];
         limbs.extend_from_slice(&positive.limbs);
         while limbs.last() == Some(&0) {
@@ -153,7 +157,13 @@ impl Exact {
 
     /// The product of two.
     pub(super) fn product(&self, other: &Self) -> Self {
-        let positive = |number: &Self| if number.is_negative() { number.negated() } else { number.clone() };
+        let positive = |number: &Self| {
+            if number.is_negative() {
+                number.negated()
+            } else {
+                number.clone()
+            }
+        };
         let (a, b) = (positive(self), positive(other));
         let mut limbs = vec![0_u64; a.limbs.len() + b.limbs.len() + 1];
         for (i, x) in a.limbs.iter().enumerate() {
@@ -165,9 +175,16 @@ impl Exact {
             }
             limbs[i + b.limbs.len()] = carry as u64;
         }
-        let mut product = Self { base: a.base + b.base, limbs };
+        let mut product = Self {
+            base: a.base + b.base,
+            limbs,
+        };
         product.trim();
-        if self.is_negative() == other.is_negative() { product } else { product.negated() }
+        if self.is_negative() == other.is_negative() {
+            product
+        } else {
+            product.negated()
+        }
     }
 
     /// The product with a small integer.
@@ -263,8 +280,15 @@ impl Exact {
     pub(super) fn read(state: &mut &[u8]) -> Result<Self> {
         let base = super::state::take_u64(state)? as usize;
         let count = super::state::take_u64(state)? as usize;
-        let bytes = state.split_off(..count.saturating_mul(8)).ok_or_else(super::state::damaged)?;
-        let limbs = bytes.as_chunks::<8>().0.iter().map(|limb| u64::from_le_bytes(*limb)).collect();
+        let bytes = state
+            .split_off(..count.saturating_mul(8))
+            .ok_or_else(super::state::damaged)?;
+        let limbs = bytes
+            .as_chunks::<8>()
+            .0
+            .iter()
+            .map(|limb| u64::from_le_bytes(*limb))
+            .collect();
         Ok(Self { base, limbs })
     }
 }
@@ -279,7 +303,11 @@ fn parts_of(value: f64) -> (i64, usize) {
     let bits = value.to_bits();
     let field = ((bits >> 52) & 0x7ff) as usize;
     let fraction = (bits & ((1 << 52) - 1)) as i64;
-    let (mantissa, shift) = if field == 0 { (fraction, 0) } else { (fraction | (1 << 52), field - 1) };
+    let (mantissa, shift) = if field == 0 {
+        (fraction, 0)
+    } else {
+        (fraction | (1 << 52), field - 1)
+    };
     (if value.is_sign_negative() { -mantissa } else { mantissa }, shift)
 }
 
@@ -322,7 +350,17 @@ mod tests {
 
     #[test]
     fn one_value_comes_back_as_it_is() {
-        for value in [1.0, -1.0, 0.1, 5e-324, f64::MAX, f64::MIN, f64::MIN_POSITIVE, 1e-310, 12345.678] {
+        for value in [
+            1.0,
+            -1.0,
+            0.1,
+            5e-324,
+            f64::MAX,
+            f64::MIN,
+            f64::MIN_POSITIVE,
+            1e-310,
+            12345.678,
+        ] {
             assert_eq!(sum(&[value]).to_float(), Some(value), "{value}");
         }
     }
@@ -331,7 +369,10 @@ mod tests {
     fn sums_are_rounded_once_and_overflow_is_seen() {
         assert_eq!(sum(&[1e16, 1.0, 1.0]).to_float(), Some(1e16 + 2.0));
         assert_eq!(sum(&[1.0, 2.0_f64.powi(-53)]).to_float(), Some(1.0));
-        assert_eq!(sum(&[1.0, 2.0_f64.powi(-53), 5e-324]).to_float(), Some(1.0 + f64::EPSILON));
+        assert_eq!(
+            sum(&[1.0, 2.0_f64.powi(-53), 5e-324]).to_float(),
+            Some(1.0 + f64::EPSILON)
+        );
         assert_eq!(sum(&[f64::MAX, f64::MAX]).to_float(), None);
     }
 
@@ -342,7 +383,15 @@ mod tests {
             number.add_shifted(value, 0);
             number
         };
-        for a in [0_i128, 1, -1, 7, -12_345_678_901_234_567_890, i128::from(i64::MIN), 1 << 100] {
+        for a in [
+            0_i128,
+            1,
+            -1,
+            7,
+            -12_345_678_901_234_567_890,
+            i128::from(i64::MIN),
+            1 << 100,
+        ] {
             for b in [1_i64, -3, 1 << 20, i64::MAX] {
                 let expected = i256::from_i128(a).wrapping_mul(i256::from_i128(i128::from(b)));
                 assert_eq!(number(a).times(b).to_i256(), Some(expected), "{a} * {b}");

@@ -142,7 +142,11 @@ impl Fold for Extreme {
             }
         };
         let fits = values.data_type() == &self.output;
-        Ok(Results::of(if fits { values } else { arrow::compute::cast(&values, &self.output)? }))
+        Ok(Results::of(if fits {
+            values
+        } else {
+            arrow::compute::cast(&values, &self.output)?
+        }))
     }
 
     fn write(&self, group: usize, state: &mut Vec<u8>) {
@@ -174,5 +178,7 @@ fn integers(values: &ArrayRef) -> Result<Int64Array> {
         DataType::Date32 => arrow::compute::cast(values, &DataType::Int32)?,
         _ => values.clone(),
     };
-    Ok(arrow::compute::cast(&values, &DataType::Int64)?.as_primitive::<Int64Type>().clone())
+    Ok(arrow::compute::cast(&values, &DataType::Int64)?
+        .as_primitive::<Int64Type>()
+        .clone())
 }

@@ -29,12 +29,17 @@ impl Input<'_> {
     pub(super) fn for_each(&self, mut each: impl FnMut(usize, usize, i64)) {
         let plain = self.filter.is_none() && self.arguments.iter().all(|argument| argument.null_count() == 0);
         if plain && let Weights::Ones = self.weights {
-            self.groups.iter().enumerate().for_each(|(row, group)| each(row, *group as usize, 1));
+            self.groups
+                .iter()
+                .enumerate()
+                .for_each(|(row, group)| each(row, *group as usize, 1));
             return;
         }
         for (row, group) in self.groups.iter().enumerate() {
             let counts = plain
-                || (self.filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row))
+                || (self
+                    .filter
+                    .is_none_or(|filter| filter.is_valid(row) && filter.value(row))
                     && self.arguments.iter().all(|argument| argument.is_valid(row)));
             if counts {
                 each(row, *group as usize, self.weights.at(row));
@@ -54,7 +59,10 @@ pub(super) struct Results {
 impl Results {
     /// Results without failure.
     pub(super) fn of(values: ArrayRef) -> Self {
-        Self { values, failures: Vec::new() }
+        Self {
+            values,
+            failures: Vec::new(),
+        }
     }
 }
 
@@ -116,8 +124,10 @@ pub(super) fn fold_of(call: &Call, arguments: &[DataType]) -> Result<Option<Box<
 /// The error for an aggregate over a type that it does not take.
 pub(super) fn no_such_function(function: Function, argument: &DataType) -> Error {
     let kind = crate::types::Type::of_arrow(argument);
-    Error::unsupported(format!("{function:?} of {kind} in a maintained view is not supported yet"))
-        .with_hint("Cast the argument to a numeric type.")
+    Error::unsupported(format!(
+        "{function:?} of {kind} in a maintained view is not supported yet"
+    ))
+    .with_hint("Cast the argument to a numeric type.")
 }
 
 /// `count`.
@@ -288,6 +298,10 @@ pub(super) fn collect<T, A: Array + FromIterator<Option<T>> + 'static>(
         })
         .collect();
     let values: ArrayRef = Arc::new(values);
-    let values = if values.data_type() == output { values } else { arrow::compute::cast(&values, output)? };
+    let values = if values.data_type() == output {
+        values
+    } else {
+        arrow::compute::cast(&values, output)?
+    };
     Ok(Results { values, failures })
 }

@@ -183,9 +183,15 @@ impl Spec for Aggregate {
     }
 
     fn tables(&self) -> Vec<TableSpec> {
-        let mut tables = vec![TableSpec { name: "groups", shape: Shape::Keyed }];
+        let mut tables = vec![TableSpec {
+            name: "groups",
+            shape: Shape::Keyed,
+        }];
         let bags = bag::layouts(&self.calls);
-        tables.extend(bags.iter().map(|_| TableSpec { name: "values", shape: Shape::Arranged }));
+        tables.extend(bags.iter().map(|_| TableSpec {
+            name: "values",
+            shape: Shape::Arranged,
+        }));
         tables
     }
 

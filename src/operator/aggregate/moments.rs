@@ -23,7 +23,12 @@ pub(super) fn fold_of(function: Function, arguments: &[DataType], output: &DataT
     if !matches!(output, DataType::Float64 | DataType::Float32 | DataType::Decimal256(..)) {
         return Err(no_such_function(function, output));
     }
-    Ok(Box::new(Moments { function, unit, output: output.clone(), cells: Vec::new() }))
+    Ok(Box::new(Moments {
+        function,
+        unit,
+        output: output.clone(),
+        cells: Vec::new(),
+    }))
 }
 
 /// What the sums count.
@@ -117,7 +122,10 @@ impl Moments {
     }
 
     fn is_sample(&self) -> bool {
-        matches!(self.function, Function::VarSamp | Function::StddevSamp | Function::CovarSamp)
+        matches!(
+            self.function,
+            Function::VarSamp | Function::StddevSamp | Function::CovarSamp
+        )
     }
 
     fn add_floats(&mut self, input: &Input<'_>, x: &dyn Array, y: Option<&arrow::array::ArrayRef>) -> Result<()> {
@@ -156,7 +164,11 @@ impl Moments {
             cell.rows += weight;
             let mut value = Exact::default();
             value.add_i256(x[row]);
-            let weighted = if weight == 1 { value.clone() } else { value.times(weight) };
+            let weighted = if weight == 1 {
+                value.clone()
+            } else {
+                value.times(weight)
+            };
             cell.xx.add(&weighted.product(&value));
             cell.x.add(&weighted);
         });
@@ -257,9 +269,7 @@ impl Moments {
         let exponent = a_exponent - b_exponent;
         match self.unit {
             Unit::Binary => scale_by_power(a / b, exponent + degree * FLOAT_UNIT),
-            Unit::Decimal(scale) => {
-                scale_by_power(a / b, exponent) / 10.0_f64.powi(i32::from(scale) * degree as i32)
-            }
+            Unit::Decimal(scale) => scale_by_power(a / b, exponent) / 10.0_f64.powi(i32::from(scale) * degree as i32),
         }
     }
 }

@@ -28,7 +28,14 @@ pub(in crate::operator) struct Moving {
 
 enum Kind {
     Fold(Box<dyn Fold>),
-    Bag { layout: Layout, codec: KeyCodec, reader: Reader, rows: Option<Rows>, counts: Vec<bool>, group: Group },
+    Bag {
+        layout: Layout,
+        codec: KeyCodec,
+        reader: Reader,
+        rows: Option<Rows>,
+        counts: Vec<bool>,
+        group: Group,
+    },
 }
 
 impl Moving {
@@ -84,16 +91,34 @@ impl Moving {
     pub(in crate::operator) fn begin(&mut self, columns: &[ArrayRef], rows: usize) -> Result<()> {
         self.groups = vec![0; rows];
         self.minus = Int64Array::from_value(-1, rows);
-        self.arguments = self.call.arguments.iter().map(|column| columns[*column].clone()).collect();
+        self.arguments = self
+            .call
+            .arguments
+            .iter()
+            .map(|column| columns[*column].clone())
+            .collect();
         self.filter = self.call.filter.map(|column| columns[column].as_boolean().clone());
-        if let Kind::Bag { layout, codec, rows: encoded, counts, .. } = &mut self.kind {
+        if let Kind::Bag {
+            layout,
+            codec,
+            rows: encoded,
+            counts,
+            ..
+        } = &mut self.kind
+        {
             let places: ArrayRef = Arc::new(Int64Array::from_iter_values(0..rows as i64));
             let column = |index: usize| columns.get(index).unwrap_or(&places).clone();
             let all: Vec<ArrayRef> = layout.columns.iter().map(|(index, _)| column(*index)).collect();
             *encoded = Some(codec.encode(&all, rows)?);
             let required: Vec<ArrayRef> = layout.required.iter().map(|index| column(*index)).collect();
-            let passes = |row: usize| self.filter.as_ref().is_none_or(|filter| filter.is_valid(row) && filter.value(row));
-            *counts = (0..rows).map(|row| passes(row) && required.iter().all(|column| column.is_valid(row))).collect();
+            let passes = |row: usize| {
+                self.filter
+                    .as_ref()
+                    .is_none_or(|filter| filter.is_valid(row) && filter.value(row))
+            };
+            *counts = (0..rows)
+                .map(|row| passes(row) && required.iter().all(|column| column.is_valid(row)))
+                .collect();
         }
         self.clear();
         Ok(())
@@ -124,9 +149,15 @@ impl Moving {
         }
         match &mut self.kind {
             Kind::Fold(fold) => {
-                let arguments: Vec<ArrayRef> =
-                    self.arguments.iter().map(|column| column.slice(range.start, range.len())).collect();
-                let filter = self.filter.as_ref().map(|filter| filter.slice(range.start, range.len()));
+                let arguments: Vec<ArrayRef> = self
+                    .arguments
+                    .iter()
+                    .map(|column| column.slice(range.start, range.len()))
+                    .collect();
+                let filter = self
+                    .filter
+                    .as_ref()
+                    .map(|filter| filter.slice(range.start, range.len()));
                 fold.add(&Input {
                     arguments: &arguments,
                     groups: &self.groups[range],
@@ -134,7 +165,9 @@ impl Moving {
                     filter: filter.as_ref(),
                 })
             }
-            Kind::Bag { rows, counts, group, .. } => {
+            Kind::Bag {
+                rows, counts, group, ..
+            } => {
                 let amount = weights.at(0);
                 for row in range.filter(|row| counts[*row]) {
                     if let Some(rows) = rows {
@@ -150,7 +183,9 @@ impl Moving {
     pub(in crate::operator) fn result(&self) -> Result<(ArrayRef, Option<Error>)> {
         let Results { values, failures } = match &self.kind {
             Kind::Fold(fold) => fold.results()?,
-            Kind::Bag { codec, reader, group, .. } => reader.results(codec, &[group])?,
+            Kind::Bag {
+                codec, reader, group, ..
+            } => reader.results(codec, &[group])?,
         };
         Ok((values, failures.into_iter().next().map(|(_, error)| error)))
     }

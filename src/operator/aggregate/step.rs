@@ -69,7 +69,11 @@ impl Running {
         for layout in &layouts {
             let (columns, orders): (Vec<usize>, Vec<_>) = layout.columns.iter().copied().unzip();
             let codec = KeyCodec::ordered(columns.iter().map(type_of).collect(), &orders)?;
-            bags.push(Bag { layout: layout.clone(), columns, codec });
+            bags.push(Bag {
+                layout: layout.clone(),
+                columns,
+                codec,
+            });
         }
         let calls = spec
             .calls
@@ -166,7 +170,10 @@ impl Running {
                     Table::Keyed(_) => return Err(damaged()),
                 },
             };
-            let Results { values: column, failures: failed } = results;
+            let Results {
+                values: column,
+                failures: failed,
+            } = results;
             values.push(column);
             for (group, error) in failed {
                 failures[group].get_or_insert(error);
@@ -189,7 +196,13 @@ impl Running {
             })?);
         }
         for call in &mut self.calls {
-            let Computed::Fold { fold, arguments, filter, bag } = call else {
+            let Computed::Fold {
+                fold,
+                arguments,
+                filter,
+                bag,
+            } = call
+            else {
                 continue;
             };
             let columns = columns_of(batch, arguments);
@@ -205,8 +218,10 @@ impl Running {
                     if rows.is_empty() {
                         continue;
                     }
-                    let columns: Vec<ArrayRef> =
-                        columns.iter().map(|column| take(column, rows, None)).collect::<Result<_, _>>()?;
+                    let columns: Vec<ArrayRef> = columns
+                        .iter()
+                        .map(|column| take(column, rows, None))
+                        .collect::<Result<_, _>>()?;
                     let moved: Vec<u32> = rows.values().iter().map(|row| numbers[*row as usize]).collect();
                     fold.add(&Input {
                         arguments: &columns,
@@ -273,7 +288,10 @@ impl Running {
             if failed != fails {
                 for (error, weight) in [(failed, -1), (fails, 1)] {
                     if let Some(error) = error {
-                        context.faults.row_errors.push(self.fault(groups.key(group), weight, error)?);
+                        context
+                            .faults
+                            .row_errors
+                            .push(self.fault(groups.key(group), weight, error)?);
                     }
                 }
             }
@@ -281,7 +299,11 @@ impl Running {
         for (rows, moment, weight) in [(deletes, old, -1), (inserts, new, 1)] {
             if !rows.is_empty() {
                 let batch = self.rows(groups, &UInt32Array::from(rows), &moment.values)?;
-                output.push(if weight < 0 { Batch::deletes(batch) } else { Batch::inserts(batch) })?;
+                output.push(if weight < 0 {
+                    Batch::deletes(batch)
+                } else {
+                    Batch::inserts(batch)
+                })?;
             }
         }
         Ok(())
@@ -293,10 +315,16 @@ impl Running {
         numbers: &UInt32Array,
         values: &[ArrayRef],
     ) -> Result<arrow::record_batch::RecordBatch> {
-        let mut columns = self.codec.decode(numbers.values().iter().map(|number| groups.key(*number as usize)))?;
+        let mut columns = self
+            .codec
+            .decode(numbers.values().iter().map(|number| groups.key(*number as usize)))?;
         let all = numbers.len() == groups.len();
         for column in values {
-            columns.push(if all { column.clone() } else { take(column, numbers, None)? });
+            columns.push(if all {
+                column.clone()
+            } else {
+                take(column, numbers, None)?
+            });
         }
         batch_of(self.schema.clone(), columns, numbers.len())
     }
@@ -322,7 +350,10 @@ fn compute(call: &Call, layouts: &[Layout], arguments: Vec<DataType>) -> Result<
         });
     }
     let bag = bag.ok_or_else(|| Error::internal(format!("{:?} has no state", call.function)))?;
-    Ok(Computed::Read { reader: Reader::new(call)?, bag })
+    Ok(Computed::Read {
+        reader: Reader::new(call)?,
+        bag,
+    })
 }
 
 /// Why a bag could not take a batch.
@@ -343,10 +374,18 @@ impl Bag {
         table: &mut Arranged,
     ) -> Result<(UInt32Array, Vec<i64>), Failure> {
         let column = |index: &usize| batch.rows.column(*index);
-        let encoded = self.codec.encode(&columns_of(batch, &self.columns), batch.len()).map_err(Failure::Other)?;
+        let encoded = self
+            .codec
+            .encode(&columns_of(batch, &self.columns), batch.len())
+            .map_err(Failure::Other)?;
         let filter: Option<&BooleanArray> = self.layout.filter.as_ref().map(|index| column(index).as_boolean());
-        let required: Vec<&ArrayRef> =
-            self.layout.required.iter().map(column).filter(|column| column.null_count() > 0).collect();
+        let required: Vec<&ArrayRef> = self
+            .layout
+            .required
+            .iter()
+            .map(column)
+            .filter(|column| column.null_count() > 0)
+            .collect();
         let (mut rows, mut weights) = (Vec::new(), Vec::new());
         for (row, values) in encoded.iter().enumerate() {
             let counts = filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row))

@@ -9,8 +9,8 @@ use super::fold::{Fold, Input, Results, collect, no_such_function};
 use super::state::{damaged, put_i64, put_i128, take_i64, take_i128};
 use super::{Function, decimal};
 use crate::error::{Error, Result};
-use arrow::array::{AsArray, Decimal128Array, Decimal256Array, Float64Array, Int64Array};
 use arrow::array::IntervalMonthDayNanoArray;
+use arrow::array::{AsArray, Decimal128Array, Decimal256Array, Float64Array, Int64Array};
 use arrow::datatypes::{
     DataType, Decimal128Type, Decimal256Type, Float64Type, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType,
     IntervalUnit, i256,
@@ -144,16 +144,17 @@ impl Fold for ExactSum {
                 let plain = DataType::Decimal128(38, 10);
                 let mut results = collect::<_, Decimal128Array>(groups, &plain, |group| {
                     let value = self.decimal(group, *precision, *scale)?;
-                    value.map(|value| value.to_i128().ok_or_else(decimal::overflow)).transpose()
+                    value
+                        .map(|value| value.to_i128().ok_or_else(decimal::overflow))
+                        .transpose()
                 })?;
                 results.values = decimal::retyped(&results.values, &self.output);
                 Ok(results)
             }
             (DataType::Decimal256(precision, scale), _) => {
                 let plain = DataType::Decimal256(76, 10);
-                let mut results = collect::<_, Decimal256Array>(groups, &plain, |group| {
-                    self.decimal(group, *precision, *scale)
-                })?;
+                let mut results =
+                    collect::<_, Decimal256Array>(groups, &plain, |group| self.decimal(group, *precision, *scale))?;
                 results.values = decimal::retyped(&results.values, &self.output);
                 Ok(results)
             }
@@ -195,7 +196,8 @@ impl ExactSum {
         }
         let sum = self.sum(group).and_then(i256::to_i128);
         let sum = sum.and_then(|sum| i64::try_from(sum).ok());
-        sum.map(Some).ok_or_else(|| Error::semantic("22003", "bigint out of range"))
+        sum.map(Some)
+            .ok_or_else(|| Error::semantic("22003", "bigint out of range"))
     }
 
     fn float(&self, group: usize) -> Option<f64> {
@@ -207,7 +209,11 @@ impl ExactSum {
             Cells::Integer(sums) => sums[group] as f64,
             _ => self.sum(group).map_or(f64::NAN, decimal::to_float) / 10.0_f64.powi(i32::from(self.scale)),
         };
-        Some(if self.function == Function::Avg { sum / count as f64 } else { sum })
+        Some(if self.function == Function::Avg {
+            sum / count as f64
+        } else {
+            sum
+        })
     }
 
     fn decimal(&self, group: usize, precision: u8, scale: i8) -> Result<Option<i256>> {

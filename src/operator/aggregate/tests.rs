@@ -8,7 +8,16 @@ use std::collections::BTreeMap;
 
 const KEYS: &[&str] = &["a", "b", "-", "c"];
 const NUMBERS: &[&str] = &["1", "2", "2", "-", "7", "-3"];
-const FLOATS: &[&str] = &["0.5", "1.5", "-", "inf", "NaN", "-2.25", "6.696928794914171e299", "-6.696928794914171e299"];
+const FLOATS: &[&str] = &[
+    "0.5",
+    "1.5",
+    "-",
+    "inf",
+    "NaN",
+    "-2.25",
+    "6.696928794914171e299",
+    "-6.696928794914171e299",
+];
 const TRUTHS: &[&str] = &["true", "false", "-"];
 
 fn call(function: Function, arguments: &[usize], output: DataType) -> Call {
@@ -23,7 +32,13 @@ fn call(function: Function, arguments: &[usize], output: DataType) -> Call {
 }
 
 fn input() -> SchemaRef {
-    schema_of(&[DataType::Utf8, DataType::Int32, DataType::Float64, DataType::Boolean, DataType::Utf8])
+    schema_of(&[
+        DataType::Utf8,
+        DataType::Int32,
+        DataType::Float64,
+        DataType::Boolean,
+        DataType::Utf8,
+    ])
 }
 
 fn changes() -> BoxedStrategy<Vec<Action>> {
@@ -39,7 +54,10 @@ fn by_key(rows: &[Row]) -> BTreeMap<Option<String>, Vec<Row>> {
 }
 
 fn integers(rows: &[Row]) -> Vec<i64> {
-    rows.iter().filter_map(|row| row[1].as_ref()).map(|value| value.parse().expect("a number")).collect()
+    rows.iter()
+        .filter_map(|row| row[1].as_ref())
+        .map(|value| value.parse().expect("a number"))
+        .collect()
 }
 
 fn check(spec: &Aggregate, changes: &[Action], results: impl Fn(&[Row]) -> Row) {
@@ -48,9 +66,17 @@ fn check(spec: &Aggregate, changes: &[Action], results: impl Fn(&[Row]) -> Row) 
             return vec![results(&inputs[0])];
         }
         let groups = by_key(&inputs[0]);
-        groups.into_iter().map(|(key, rows)| [vec![key], results(&rows)].concat()).collect()
+        groups
+            .into_iter()
+            .map(|(key, rows)| [vec![key], results(&rows)].concat())
+            .collect()
     };
-    Law { spec, inputs: vec![input()], oracle: &oracle }.check(changes);
+    Law {
+        spec,
+        inputs: vec![input()],
+        oracle: &oracle,
+    }
+    .check(changes);
 }
 
 fn text<T: ToString>(value: Option<T>) -> Option<String> {
@@ -197,12 +223,20 @@ fn format_float(value: f64) -> String {
 }
 
 fn one(values: &[&str], weight: i64) -> Action {
-    Action { input: 0, row: row(values), weight, cut: true }
+    Action {
+        input: 0,
+        row: row(values),
+        weight,
+        cut: true,
+    }
 }
 
 #[test]
 fn a_sum_that_overflows_fails_its_group_until_it_fits_again() {
-    let spec = Aggregate { keys: vec![0], calls: vec![call(Function::Sum, &[1], DataType::Int64)] };
+    let spec = Aggregate {
+        keys: vec![0],
+        calls: vec![call(Function::Sum, &[1], DataType::Int64)],
+    };
     let law = Law {
         spec: &spec,
         inputs: vec![schema_of(&[DataType::Utf8, DataType::Int64])],
@@ -218,7 +252,9 @@ fn a_sum_that_overflows_fails_its_group_until_it_fits_again() {
     assert_eq!(bench.faults.row_errors[0].error.code(), "22003");
     let out = bench.try_step(&[one(&["a", "5"], 1)]).expect("the step succeeds");
     assert_eq!((out.len(), bench.faults.row_errors.len()), (0, 0));
-    let out = bench.try_step(&[one(&["a", &greatest], -1)]).expect("the step succeeds");
+    let out = bench
+        .try_step(&[one(&["a", &greatest], -1)])
+        .expect("the step succeeds");
     assert_eq!(out, vec![(row(&["a", "6"]), 1)]);
     assert_eq!(bench.faults.row_errors[0].weight, -1);
 }
@@ -226,7 +262,10 @@ fn a_sum_that_overflows_fails_its_group_until_it_fits_again() {
 #[test]
 fn retracting_what_is_not_there_names_operator_and_key() {
     for function in [Function::Sum, Function::Max] {
-        let spec = Aggregate { keys: vec![0], calls: vec![call(function, &[1], DataType::Int64)] };
+        let spec = Aggregate {
+            keys: vec![0],
+            calls: vec![call(function, &[1], DataType::Int64)],
+        };
         let law = Law {
             spec: &spec,
             inputs: vec![schema_of(&[DataType::Utf8, DataType::Int64])],
@@ -251,7 +290,11 @@ fn means_have_postgresqls_digits() {
             call(Function::StddevPop, &[1], decimal),
         ],
     };
-    let law = Law { spec: &spec, inputs: vec![schema_of(&[DataType::Utf8, DataType::Int32])], oracle: &|_| Vec::new() };
+    let law = Law {
+        spec: &spec,
+        inputs: vec![schema_of(&[DataType::Utf8, DataType::Int32])],
+        oracle: &|_| Vec::new(),
+    };
     let mut bench = Bench::new(&law, 1);
     let rows: Vec<Action> = ["1", "2", "2"].iter().map(|value| one(&["a", value], 1)).collect();
     let out = bench.try_step(&rows).expect("the step succeeds");
@@ -261,7 +304,11 @@ fn means_have_postgresqls_digits() {
     for (place, digits) in expected.iter().enumerate() {
         let shown = out[0].0[place].clone().expect("not NULL");
         let wanted = format!("{digits}{zeros}");
-        assert_eq!(shown, wanted[..digits.find('.').expect("a point") + 37].to_owned(), "{place}");
+        assert_eq!(
+            shown,
+            wanted[..digits.find('.').expect("a point") + 37].to_owned(),
+            "{place}"
+        );
     }
 }
 
@@ -276,7 +323,11 @@ fn extremes_of_growing_input_need_no_values() {
         ],
     };
     assert_eq!(spec.tables().len(), 1);
-    let law = Law { spec: &spec, inputs: vec![schema_of(&[DataType::Utf8, DataType::Int32])], oracle: &|_| Vec::new() };
+    let law = Law {
+        spec: &spec,
+        inputs: vec![schema_of(&[DataType::Utf8, DataType::Int32])],
+        oracle: &|_| Vec::new(),
+    };
     let mut bench = Bench::new(&law, 1);
     let steps: [(&[&str], &[&str]); 4] = [
         (&["m", "-"], &["m", "-", "m"]),

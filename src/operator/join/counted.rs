@@ -74,7 +74,11 @@ impl Running {
             return Err(Error::internal("a join without a residual counts no partners"));
         };
         let (left, right): (Vec<usize>, Vec<usize>) = spec.on.iter().copied().unzip();
-        let pair_schema = Join { kind: JoinKind::Inner, ..spec.clone() }.schema(inputs)?;
+        let pair_schema = Join {
+            kind: JoinKind::Inner,
+            ..spec.clone()
+        }
+        .schema(inputs)?;
         Ok(Self {
             left: Side::new(left, &inputs[0])?,
             right: Side::new(right, &inputs[1])?,
@@ -103,7 +107,10 @@ impl Running {
         }
         for ((key, bytes), change) in &epoch.dr.amounts {
             let right = epoch.row(epoch.right, *key, bytes, *change);
-            for left in epoch.rows(epoch.left, &epoch.dl, *key).filter(|left| left.old == left.new) {
+            for left in epoch
+                .rows(epoch.left, &epoch.dl, *key)
+                .filter(|left| left.old == left.new)
+            {
                 if waiting.add(left, right) {
                     self.look(&mut waiting, &mut found, faults, output)?;
                 }
@@ -128,12 +135,20 @@ impl Running {
         let lefts: Vec<&[u8]> = left.iter().map(|row| row.bytes).collect();
         let rights: Vec<&[u8]> = right.iter().map(|row| row.bytes).collect();
         let parts = (Part::Decoded(&lefts), Part::Decoded(&rights));
-        let rows = beside(&self.pair_schema, (&self.left, &parts.0), Some((&self.right, &parts.1)), left.len())?;
+        let rows = beside(
+            &self.pair_schema,
+            (&self.left, &parts.0),
+            Some((&self.right, &parts.1)),
+            left.len(),
+        )?;
         let weigh = |(l, r): (&Row<'_>, &Row<'_>)| l.new * r.new - l.old * r.old;
         let weights: Vec<i64> = left.iter().zip(&right).map(weigh).collect();
         // The places of the pairs ride along as weights, to see which of them hold.
         let places = Int64Array::from_iter_values(0..left.len() as i64);
-        let all = Batch { rows, weights: Weights::Each(places) };
+        let all = Batch {
+            rows,
+            weights: Weights::Each(places),
+        };
         let mut failures = Faults::default();
         let held = residual_rows(&self.residual, &all, &mut failures)?;
         for mut failure in failures.row_errors {
@@ -149,8 +164,15 @@ impl Running {
             *found.right.entry((r.key, r.bytes)).or_insert(0) += l.new - if r.old > 0 { l.old } else { 0 };
         }
         if self.shows_pairs() {
-            let pairs = Batch { rows: held.rows, weights: Weights::Ones };
-            self.put_out_pairs(&pairs, held_places.iter().map(|place| weights[*place]).collect(), output)?;
+            let pairs = Batch {
+                rows: held.rows,
+                weights: Weights::Ones,
+            };
+            self.put_out_pairs(
+                &pairs,
+                held_places.iter().map(|place| weights[*place]).collect(),
+                output,
+            )?;
         }
         Ok(())
     }
@@ -162,7 +184,10 @@ impl Running {
             if !rows.is_empty() {
                 let own = rows.iter().map(|row| weights[*row as usize]).collect::<Vec<_>>();
                 let taken = pairs.take(&rows.into())?;
-                output.push(Batch { rows: taken.rows, weights: Weights::from(own) })?;
+                output.push(Batch {
+                    rows: taken.rows,
+                    weights: Weights::from(own),
+                })?;
             }
         }
         Ok(())
@@ -192,7 +217,11 @@ impl Running {
                 return Err(not_there(self.spec.name(), &side.keys, name));
             }
             let before = table.group(name).weight(bytes);
-            let after = if row.new == 0 { 0 } else { before + partners.get(&place).copied().unwrap_or(0) };
+            let after = if row.new == 0 {
+                0
+            } else {
+                before + partners.get(&place).copied().unwrap_or(0)
+            };
             if before != after {
                 table
                     .update(name, bytes, after - before)
@@ -274,7 +303,12 @@ struct Epoch<'a> {
 impl<'a> Epoch<'a> {
     fn row(&self, table: &Arranged, key: u32, bytes: &'a [u8], change: i64) -> Row<'a> {
         let old = table.group(self.groups.key(key as usize)).weight(bytes);
-        Row { key, bytes, old, new: old + change }
+        Row {
+            key,
+            bytes,
+            old,
+            new: old + change,
+        }
     }
 
     /// The rows that a key has in a table, and those that come, with their changes.
@@ -284,10 +318,18 @@ impl<'a> Epoch<'a> {
         changes: &'b Changes<'a>,
         key: u32,
     ) -> impl Iterator<Item = Row<'a>> + 'b {
-        let there = table.group(self.groups.key(key as usize)).iter().map(move |(bytes, old)| {
-            let change = changes.amounts.get(&(key, bytes)).copied().unwrap_or(0);
-            Row { key, bytes, old, new: old + change }
-        });
+        let there = table
+            .group(self.groups.key(key as usize))
+            .iter()
+            .map(move |(bytes, old)| {
+                let change = changes.amounts.get(&(key, bytes)).copied().unwrap_or(0);
+                Row {
+                    key,
+                    bytes,
+                    old,
+                    new: old + change,
+                }
+            });
         let changing = changes.by_key.get(&key).into_iter().flatten();
         let coming = changing.map(move |bytes| self.row(table, key, bytes, changes.amounts[&(key, *bytes)]));
         there.chain(coming.filter(|row| row.old == 0))
@@ -333,8 +375,13 @@ impl Running {
         let [Table::Arranged(left), Table::Arranged(right), counts @ ..] = context.tables.all() else {
             return Err(Error::internal("a join without its tables"));
         };
-        let epoch =
-            Epoch { groups: &groups, left, right, dl: Changes::of(&dl), dr: Changes::of(&dr) };
+        let epoch = Epoch {
+            groups: &groups,
+            left,
+            right,
+            dl: Changes::of(&dl),
+            dr: Changes::of(&dr),
+        };
         let found = self.meet(&epoch, context.faults, output)?;
         if self.spec.kind != JoinKind::Right
             && let Some(Table::Arranged(partners)) = counts.first_mut()

@@ -82,21 +82,47 @@ impl Operator for Running {
             right.update(key, &[], *amount).map_err(missing)?;
         }
         let is_shown = shown(emptiness(right, &groups, groups.len()));
-        self.put_out_groups(&groups, left, |number| was_shown[number] && !is_shown[number], -1, output)?;
+        self.put_out_groups(
+            &groups,
+            left,
+            |number| was_shown[number] && !is_shown[number],
+            -1,
+            output,
+        )?;
         self.left.apply(self.spec.name(), &dl, &groups, left)?;
         for part in &dl.parts {
             let stays = |number: usize| was_shown[number] && is_shown[number];
-            let rows = part.groups.iter().enumerate().filter(|(_, number)| stays(**number as usize));
+            let rows = part
+                .groups
+                .iter()
+                .enumerate()
+                .filter(|(_, number)| stays(**number as usize));
             let rows: Vec<u32> = rows.map(|(row, _)| row as u32).collect();
             let weights: Vec<i64> = rows.iter().map(|row| part.batch.weights.at(*row as usize)).collect();
-            self.put_out(&Part::Taken(&part.batch.rows, &rows), Weights::from(weights), rows.len(), output)?;
+            self.put_out(
+                &Part::Taken(&part.batch.rows, &rows),
+                Weights::from(weights),
+                rows.len(),
+                output,
+            )?;
         }
         if when_empty {
             for batch in &dl.alone {
                 let rows: Vec<u32> = (0..batch.len() as u32).collect();
-                self.put_out(&Part::Taken(&batch.rows, &rows), batch.weights.clone(), batch.len(), output)?;
+                self.put_out(
+                    &Part::Taken(&batch.rows, &rows),
+                    batch.weights.clone(),
+                    batch.len(),
+                    output,
+                )?;
             }
         }
-        self.put_out_groups(&groups, left, |number| !was_shown[number] && is_shown[number], 1, output)
+        self.put_out_groups(
+            &groups,
+            left,
+            |number| !was_shown[number] && is_shown[number],
+            1,
+            output,
+        )
     }
 }

@@ -13,8 +13,8 @@ mod side;
 
 use super::{Keys, Operator, Spec, TableSpec};
 use crate::error::{Error, Result};
-use crate::state::Shape;
 use crate::expr::Expression;
+use crate::state::Shape;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use std::sync::Arc;
 
@@ -107,7 +107,10 @@ impl Spec for Join {
     }
 
     fn tables(&self) -> Vec<TableSpec> {
-        let table = |name| TableSpec { name, shape: Shape::Arranged };
+        let table = |name| TableSpec {
+            name,
+            shape: Shape::Arranged,
+        };
         let mut tables = vec![table("left rows"), table("right rows")];
         if self.is_counted() {
             if self.kind != JoinKind::Right {
@@ -123,8 +126,10 @@ impl Spec for Join {
     fn build(&self, inputs: &[SchemaRef]) -> Result<Box<dyn Operator>> {
         Ok(match self.kind {
             JoinKind::NullAwareAnti if self.residual.is_some() => {
-                return Err(Error::unsupported("NOT IN with a further condition in a maintained view is not supported")
-                    .with_hint("Use NOT EXISTS."));
+                return Err(Error::unsupported(
+                    "NOT IN with a further condition in a maintained view is not supported",
+                )
+                .with_hint("Use NOT EXISTS."));
             }
             JoinKind::NullAwareAnti => Box::new(not_in::Running::new(self, inputs)?),
             _ if self.is_counted() => Box::new(counted::Running::new(self, inputs)?),

@@ -94,7 +94,10 @@ impl Running {
             let bytes: Vec<&[u8]> = chosen.iter().map(|(row, _)| row.as_slice()).collect();
             let weights: Vec<i64> = chosen.iter().map(|(_, weight)| *weight).collect();
             let rows = beside(&self.schema, (&self.left, &Part::Decoded(&bytes)), None, bytes.len())?;
-            output.push(Batch { rows, weights: Weights::from(weights) })?;
+            output.push(Batch {
+                rows,
+                weights: Weights::from(weights),
+            })?;
         }
         Ok(())
     }
@@ -129,14 +132,21 @@ impl Running {
             }
         }
         let new = groups.iter().map(|key| self.kind(right.group(key))).collect();
-        Ok(Turn { groups, old, new, flips })
+        Ok(Turn {
+            groups,
+            old,
+            new,
+            flips,
+        })
     }
 
     /// The left side's change, each row once.
     fn changes(&self, change: &SideChange) -> Result<Changes> {
         let mut changes = Changes::default();
         for part in &change.parts {
-            let encoded = self.values.encode(&columns_of(&part.batch, &[self.columns.0]), part.batch.len())?;
+            let encoded = self
+                .values
+                .encode(&columns_of(&part.batch, &[self.columns.0]), part.batch.len())?;
             for (row, number) in part.groups.iter().enumerate() {
                 let place = place_of(encoded.row(row).data(), part.rows.row(row).data());
                 *changes.entry((*number, place)).or_insert(0) += part.batch.weights.at(row);
@@ -165,14 +175,16 @@ impl Running {
         };
         for (number, key) in turn.groups.iter().enumerate() {
             if turn.old[number] != turn.new[number] {
-                left.group(key).for_each(|place, weight| look(number as u32, place, weight));
+                left.group(key)
+                    .for_each(|place, weight| look(number as u32, place, weight));
             }
         }
         for (number, value) in turn.flips.keys() {
             let place = *number as usize;
             if turn.old[place] == turn.new[place] && turn.old[place] == Kind::Plain {
                 let rows = left.group(turn.groups.key(place)).range_from(value);
-                rows.take_while(|(row, _)| row.starts_with(value)).for_each(|(row, weight)| look(*number, row, weight));
+                rows.take_while(|(row, _)| row.starts_with(value))
+                    .for_each(|(row, weight)| look(*number, row, weight));
             }
         }
         out
@@ -189,7 +201,10 @@ impl Operator for Running {
         right.load(groups.iter())?;
         let mut encodings = Vec::with_capacity(dr.parts.len());
         for part in &dr.parts {
-            encodings.push(self.values.encode(&columns_of(&part.batch, &[self.columns.1]), part.batch.len())?);
+            encodings.push(
+                self.values
+                    .encode(&columns_of(&part.batch, &[self.columns.1]), part.batch.len())?,
+            );
         }
         let turn = self.turn(&groups, &dr, &encodings, right)?;
         let changes = self.changes(&dl)?;
@@ -197,7 +212,9 @@ impl Operator for Running {
         // Rows that change themselves.
         for ((number, place), amount) in changes.iter().filter(|(_, amount)| **amount != 0) {
             let key = groups.key(*number as usize);
-            let change = left.update(key, place, *amount).map_err(|_| not_there(self.name, &self.left.keys, key))?;
+            let change = left
+                .update(key, place, *amount)
+                .map_err(|_| not_there(self.name, &self.left.keys, key))?;
             let (x, row) = parts_of(place);
             let (was, is) = self.shown(&turn, *number, x, right);
             let weight = if is { change.new } else { 0 } - if was { change.old } else { 0 };
@@ -209,7 +226,10 @@ impl Operator for Running {
         for batch in &dl.alone {
             let columns = batch.rows.columns().to_vec();
             let rows = batch_of(self.schema.clone(), columns, batch.len())?;
-            output.push(Batch { rows, weights: batch.weights.clone() })?;
+            output.push(Batch {
+                rows,
+                weights: batch.weights.clone(),
+            })?;
         }
         self.put_out(&out, output)
     }

@@ -105,8 +105,8 @@ impl Mixed<'_> {
 
     /// The weight that the second probe gives: nothing if the first has met the pair.
     fn second(&self, epoch: &Epoch<'_>, key: u32, left: &[u8], change: i64, right: &[u8], copies: i64) -> i64 {
-        let met = self.right.contains_key(&(key, right))
-            && epoch.left.group(epoch.groups.key(key as usize)).weight(left) > 0;
+        let met =
+            self.right.contains_key(&(key, right)) && epoch.left.group(epoch.groups.key(key as usize)).weight(left) > 0;
         if met { 0 } else { change * copies }
     }
 }
@@ -118,7 +118,11 @@ impl Running {
         Ok(Self {
             left: Side::new(left, &inputs[0])?,
             right: Side::new(right, &inputs[1])?,
-            residual: spec.residual.as_ref().map(|residual| residual.compile(&schema)).transpose()?,
+            residual: spec
+                .residual
+                .as_ref()
+                .map(|residual| residual.compile(&schema))
+                .transpose()?,
             schema,
             spec: spec.clone(),
         })
@@ -147,7 +151,11 @@ impl Running {
         faults: &mut Faults,
         output: &mut Output,
     ) -> Result<()> {
-        let other = if driver == Driver::Left { epoch.right } else { epoch.left };
+        let other = if driver == Driver::Left {
+            epoch.right
+        } else {
+            epoch.left
+        };
         let mut pairs = Pairs::default();
         // The groups of the other side, looked up once for each key.
         let mut found: Vec<Option<&Group>> = vec![None; epoch.groups.len()];
@@ -205,7 +213,10 @@ impl Running {
                 Driver::Right => (others, own),
             };
             let rows = beside(&self.schema, (&self.left, left), Some((&self.right, right)), count)?;
-            let batch = Batch { rows, weights: Weights::from(std::mem::take(&mut waiting.weights)) };
+            let batch = Batch {
+                rows,
+                weights: Weights::from(std::mem::take(&mut waiting.weights)),
+            };
             waiting.rows.clear();
             waiting.others.clear();
             let kept = match &self.residual {
@@ -225,7 +236,12 @@ impl Running {
         if left.parts.is_empty() || right.parts.is_empty() || (left.is_inserts() && right.is_inserts()) {
             return mixed;
         }
-        mixed.keys = left.touched(groups).into_iter().zip(right.touched(groups)).map(|(a, b)| a && b).collect();
+        mixed.keys = left
+            .touched(groups)
+            .into_iter()
+            .zip(right.touched(groups))
+            .map(|(a, b)| a && b)
+            .collect();
         for (changes, side) in [(&mut mixed.left, left), (&mut mixed.right, right)] {
             for part in &side.parts {
                 for (row, number) in part.groups.iter().enumerate() {
@@ -293,7 +309,13 @@ impl Running {
             }
         }
         for (rows, weights) in rows.chunks(PAIRS_MAX).zip(weights.chunks(PAIRS_MAX)) {
-            self.pad(driver, &Part::Decoded(rows), Weights::from(weights.to_vec()), rows.len(), output)?;
+            self.pad(
+                driver,
+                &Part::Decoded(rows),
+                Weights::from(weights.to_vec()),
+                rows.len(),
+                output,
+            )?;
         }
         Ok(())
     }
@@ -308,14 +330,30 @@ impl Running {
         output: &mut Output,
     ) -> Result<()> {
         for part in &change.parts {
-            let rows = part.groups.iter().enumerate().filter(|(_, number)| marked(**number as usize));
+            let rows = part
+                .groups
+                .iter()
+                .enumerate()
+                .filter(|(_, number)| marked(**number as usize));
             let rows: Vec<u32> = rows.map(|(row, _)| row as u32).collect();
             let weights: Vec<i64> = rows.iter().map(|row| part.batch.weights.at(*row as usize)).collect();
-            self.pad(driver, &Part::Taken(&part.batch.rows, &rows), Weights::from(weights), rows.len(), output)?;
+            self.pad(
+                driver,
+                &Part::Taken(&part.batch.rows, &rows),
+                Weights::from(weights),
+                rows.len(),
+                output,
+            )?;
         }
         for batch in &change.alone {
             let rows: Vec<u32> = (0..batch.len() as u32).collect();
-            self.pad(driver, &Part::Taken(&batch.rows, &rows), batch.weights.clone(), batch.len(), output)?;
+            self.pad(
+                driver,
+                &Part::Taken(&batch.rows, &rows),
+                batch.weights.clone(),
+                batch.len(),
+                output,
+            )?;
         }
         Ok(())
     }
@@ -344,20 +382,42 @@ impl Running {
         let mixed = self.mixed(groups.len(), &dl, &dr);
         let faults = &mut *context.faults;
         for part in &dr.parts {
-            let epoch = Epoch { groups: &groups, left, right, mixed: &mixed };
+            let epoch = Epoch {
+                groups: &groups,
+                left,
+                right,
+                mixed: &mixed,
+            };
             self.probe(Driver::Right, part, &epoch, faults, output)?;
         }
         self.right.apply(self.spec.name(), &dr, &groups, right)?;
         for part in &dl.parts {
-            let epoch = Epoch { groups: &groups, left, right, mixed: &mixed };
+            let epoch = Epoch {
+                groups: &groups,
+                left,
+                right,
+                mixed: &mixed,
+            };
             self.probe(Driver::Left, part, &epoch, faults, output)?;
         }
         self.left.apply(self.spec.name(), &dl, &groups, left)?;
         context.metrics.state_reads += 2 * groups.len() as u64;
         context.metrics.state_writes += (inputs[0].len() + inputs[1].len()) as u64;
         let sides = [
-            (Driver::Left, &dl, &*left, &right_was_empty, emptiness(right, &groups, count)),
-            (Driver::Right, &dr, &*right, &left_was_empty, emptiness(left, &groups, count)),
+            (
+                Driver::Left,
+                &dl,
+                &*left,
+                &right_was_empty,
+                emptiness(right, &groups, count),
+            ),
+            (
+                Driver::Right,
+                &dr,
+                &*right,
+                &left_was_empty,
+                emptiness(left, &groups, count),
+            ),
         ];
         for (driver, change, table, was_empty, is_empty) in sides {
             if self.pads(driver) {

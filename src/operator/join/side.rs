@@ -39,7 +39,10 @@ pub(super) struct SideChange {
 
 impl Side {
     pub(super) fn new(on: Vec<usize>, schema: &SchemaRef) -> Result<Self> {
-        let kinds = on.iter().map(|column| schema.field(*column).data_type().clone()).collect();
+        let kinds = on
+            .iter()
+            .map(|column| schema.field(*column).data_type().clone())
+            .collect();
         Ok(Self {
             on,
             keys: KeyCodec::keys(kinds)?,
@@ -50,7 +53,10 @@ impl Side {
 
     /// Numbers the keys and encodes the rows of a change.
     pub(super) fn take(&self, delta: &Delta, nulls: NullEquality, groups: &mut Groups) -> Result<SideChange> {
-        let mut change = SideChange { parts: Vec::new(), alone: Vec::new() };
+        let mut change = SideChange {
+            parts: Vec::new(),
+            alone: Vec::new(),
+        };
         for batch in net(delta, &self.schema)? {
             let (matching, alone) = self.split(batch, nulls)?;
             if !alone.is_empty() {
@@ -76,8 +82,9 @@ impl Side {
             let none = Batch::inserts(batch.rows.slice(0, 0));
             return Ok((batch, none));
         }
-        let valid: BooleanArray =
-            (0..batch.len()).map(|row| Some(keys.iter().all(|key| key.is_valid(row)))).collect();
+        let valid: BooleanArray = (0..batch.len())
+            .map(|row| Some(keys.iter().all(|key| key.is_valid(row))))
+            .collect();
         let alone = arrow::compute::not(&valid)?;
         Ok((keep_rows(&batch, &valid)?, keep_rows(&batch, &alone)?))
     }
@@ -114,7 +121,9 @@ impl SideChange {
 
     /// Whether every row is added.
     pub(super) fn is_inserts(&self) -> bool {
-        self.parts.iter().all(|part| matches!(part.batch.weights, crate::delta::Weights::Ones))
+        self.parts
+            .iter()
+            .all(|part| matches!(part.batch.weights, crate::delta::Weights::Ones))
     }
 }
 
@@ -134,7 +143,11 @@ impl Part<'_> {
         match self {
             Self::Taken(batch, rows) => {
                 let rows = UInt32Array::from(rows.to_vec());
-                Ok(batch.columns().iter().map(|column| take(column, &rows, None)).collect::<Result<_, _>>()?)
+                Ok(batch
+                    .columns()
+                    .iter()
+                    .map(|column| take(column, &rows, None))
+                    .collect::<Result<_, _>>()?)
             }
             Self::Decoded(rows) => side.rows.decode(rows.iter().copied()),
             Self::Nulls(count) => {
@@ -161,5 +174,7 @@ pub(super) fn beside(
 
 /// Which keys have no row in a table; `count` of them.
 pub(super) fn emptiness(table: &Arranged, groups: &Groups, count: usize) -> Vec<bool> {
-    (0..count).map(|number| table.group(groups.key(number)).is_empty()).collect()
+    (0..count)
+        .map(|number| table.group(groups.key(number)).is_empty())
+        .collect()
 }

@@ -39,9 +39,10 @@ fn kinds() -> BoxedStrategy<JoinKind> {
 
 fn naive(spec: &Join, left: &[Row], right: &[Row]) -> Vec<Row> {
     let belong = |l: &Row, r: &Row| {
-        let equal = spec.on.iter().all(|(a, b)| {
-            l[*a] == r[*b] && (l[*a].is_some() || spec.null_equality == NullEquality::NullsMatch)
-        });
+        let equal = spec
+            .on
+            .iter()
+            .all(|(a, b)| l[*a] == r[*b] && (l[*a].is_some() || spec.null_equality == NullEquality::NullsMatch));
         let less = spec.residual.is_none() || matches!((&l[1], &r[1]), (Some(a), Some(b)) if a < b);
         equal && less
     };
@@ -70,7 +71,12 @@ fn naive(spec: &Join, left: &[Row], right: &[Row]) -> Vec<Row> {
 
 fn check(spec: &Join, changes: &[Action]) {
     let oracle = |inputs: &[Vec<Row>]| naive(spec, &inputs[0], &inputs[1]);
-    Law { spec, inputs: vec![input(), input()], oracle: &oracle }.check(changes);
+    Law {
+        spec,
+        inputs: vec![input(), input()],
+        oracle: &oracle,
+    }
+    .check(changes);
 }
 
 proptest! {
@@ -121,12 +127,20 @@ fn a_row_and_its_partner_leave_together() {
         null_equality: NullEquality::NullsDiffer,
         residual: None,
     };
-    let action = |input, values: &[&str], weight, cut| Action { input, row: row(values), weight, cut };
-    check(&spec, &[
-        action(0, &["1", "1"], 1, false),
-        action(1, &["1", "2"], 1, true),
-        action(0, &["1", "1"], -1, false),
-        action(1, &["1", "2"], -1, true),
-        action(0, &["1", "1"], 1, true),
-    ]);
+    let action = |input, values: &[&str], weight, cut| Action {
+        input,
+        row: row(values),
+        weight,
+        cut,
+    };
+    check(
+        &spec,
+        &[
+            action(0, &["1", "1"], 1, false),
+            action(1, &["1", "2"], 1, true),
+            action(0, &["1", "1"], -1, false),
+            action(1, &["1", "2"], -1, true),
+            action(0, &["1", "1"], 1, true),
+        ],
+    );
 }

@@ -35,7 +35,10 @@ impl Computed {
             }
             _ => None,
         };
-        Ok(Self { call: call.clone(), moving })
+        Ok(Self {
+            call: call.clone(),
+            moving,
+        })
     }
 
     /// The call.
@@ -57,7 +60,11 @@ impl Computed {
             _ => ranks(self.call.function, partition.peers),
         };
         let output = self.call.field.data_type();
-        let values = if values.data_type() == output { values } else { arrow::compute::cast(&values, output)? };
+        let values = if values.data_type() == output {
+            values
+        } else {
+            arrow::compute::cast(&values, output)?
+        };
         debug_assert_eq!(values.len(), rows, "one result per row");
         Ok((values, failures))
     }
@@ -68,8 +75,12 @@ impl Computed {
 
     /// An argument that is a bigint.
     fn number(&self, partition: &Partition<'_>, index: usize) -> Result<Option<Int64Array>> {
-        let column = self.argument(partition, index).map(|column| arrow::compute::cast(column, &DataType::Int64));
-        Ok(column.transpose()?.map(|column| column.as_primitive::<Int64Type>().clone()))
+        let column = self
+            .argument(partition, index)
+            .map(|column| arrow::compute::cast(column, &DataType::Int64));
+        Ok(column
+            .transpose()?
+            .map(|column| column.as_primitive::<Int64Type>().clone()))
     }
 
     /// `ntile`: the number of buckets is that of the first row.
@@ -88,15 +99,23 @@ impl Computed {
         let (size, larger) = (rows / count, rows % count);
         let bucket = |row: usize| {
             let edge = larger * (size + 1);
-            if row < edge { row / (size + 1) } else { larger + (row - edge) / size.max(1) }
+            if row < edge {
+                row / (size + 1)
+            } else {
+                larger + (row - edge) / size.max(1)
+            }
         };
-        Ok(Arc::new(Int64Array::from_iter_values((0..rows).map(|row| bucket(row) as i64 + 1))))
+        Ok(Arc::new(Int64Array::from_iter_values(
+            (0..rows).map(|row| bucket(row) as i64 + 1),
+        )))
     }
 
     /// `lag` and `lead`.
     fn neighbours(&self, partition: &Partition<'_>) -> Result<ArrayRef> {
         let rows = partition.peers.rows();
-        let values = self.argument(partition, 0).ok_or_else(|| Error::internal("lag without a value"))?;
+        let values = self
+            .argument(partition, 0)
+            .ok_or_else(|| Error::internal("lag without a value"))?;
         let offsets = self.number(partition, 1)?;
         let default = match self.argument(partition, 2) {
             Some(column) => arrow::compute::cast(column, values.data_type())?,
@@ -118,13 +137,18 @@ impl Computed {
             found.filter(|found| *found < rows).map_or((1, row), |found| (0, found))
         };
         let places: Vec<(usize, usize)> = (0..rows).map(place).collect();
-        Ok(interleave(&[values.as_ref(), default.as_ref(), nothing.as_ref()], &places)?)
+        Ok(interleave(
+            &[values.as_ref(), default.as_ref(), nothing.as_ref()],
+            &places,
+        )?)
     }
 
     /// `first_value`, `last_value`, `nth_value`.
     fn in_frame(&self, partition: &Partition<'_>, failures: &mut Vec<Failure>) -> Result<ArrayRef> {
         let rows = partition.peers.rows();
-        let values = self.argument(partition, 0).ok_or_else(|| Error::internal("first_value without a value"))?;
+        let values = self
+            .argument(partition, 0)
+            .ok_or_else(|| Error::internal("first_value without a value"))?;
         let positions = self.number(partition, 1)?;
         let nothing = new_null_array(values.data_type(), 1);
         let counts = |row: &usize| self.call.nulls == NullTreatment::Respect || values.is_valid(*row);
@@ -184,7 +208,9 @@ impl Computed {
         for row in 0..rows {
             let whole = range(&frame, partition.peers, partition.edges, row)?;
             let out = excluded(&frame, partition.peers, &whole, row);
-            let same = last.as_ref().is_some_and(|(range, excluded, _)| *range == whole && *excluded == out);
+            let same = last
+                .as_ref()
+                .is_some_and(|(range, excluded, _)| *range == whole && *excluded == out);
             if !same {
                 slide(moving, &at, &whole)?;
                 at = whole.clone();
@@ -222,7 +248,11 @@ fn slide(moving: &mut Moving, from: &Range<usize>, to: &Range<usize>) -> Result<
     } else {
         moving.remove(from.start..to.start)?;
     }
-    if to.end > from.end { moving.add(from.end..to.end) } else { moving.remove(to.end..from.end) }
+    if to.end > from.end {
+        moving.add(from.end..to.end)
+    } else {
+        moving.remove(to.end..from.end)
+    }
 }
 
 /// The n-th row after (or before, for a negative n) a row whose value is not NULL.
@@ -230,7 +260,9 @@ fn nth_valid_from(values: &ArrayRef, row: usize, n: i64) -> Option<usize> {
     let left = usize::try_from(n.unsigned_abs()).ok()?;
     match n.signum() {
         0 => Some(row),
-        1 => (row + 1..values.len()).filter(|row| values.is_valid(*row)).nth(left - 1),
+        1 => (row + 1..values.len())
+            .filter(|row| values.is_valid(*row))
+            .nth(left - 1),
         _ => (0..row).rev().filter(|row| values.is_valid(*row)).nth(left - 1),
     }
 }
@@ -241,9 +273,8 @@ fn ranks(function: OverFunction, peers: &Peers) -> ArrayRef {
     let integers = |value: &dyn Fn(usize) -> usize| -> ArrayRef {
         Arc::new(Int64Array::from_iter_values((0..rows).map(|row| value(row) as i64)))
     };
-    let floats = |value: &dyn Fn(usize) -> f64| -> ArrayRef {
-        Arc::new(Float64Array::from_iter_values((0..rows).map(value)))
-    };
+    let floats =
+        |value: &dyn Fn(usize) -> f64| -> ArrayRef { Arc::new(Float64Array::from_iter_values((0..rows).map(value))) };
     match function {
         OverFunction::Rank => integers(&|row| peers.peers(row).start + 1),
         OverFunction::DenseRank => integers(&|row| peers.group(row) + 1),

@@ -12,7 +12,11 @@ impl Frame {
             Bound::Value(_) => self.unit == FrameUnit::Range,
             _ => true,
         };
-        if fits(self.start) && fits(self.end) { Ok(()) } else { Err(no_such_frame()) }
+        if fits(self.start) && fits(self.end) {
+            Ok(())
+        } else {
+            Err(no_such_frame())
+        }
     }
 }
 
@@ -27,7 +31,10 @@ pub(super) struct Peers {
 impl Peers {
     /// From the encodings of the rows' order columns.
     pub(super) fn of(orders: &[&[u8]]) -> Self {
-        let mut peers = Self { starts: Vec::new(), groups: Vec::with_capacity(orders.len()) };
+        let mut peers = Self {
+            starts: Vec::new(),
+            groups: Vec::with_capacity(orders.len()),
+        };
         for (row, order) in orders.iter().enumerate() {
             if row == 0 || orders[row - 1] != *order {
                 peers.starts.push(row);

@@ -164,7 +164,10 @@ impl Spec for Over {
     }
 
     fn tables(&self) -> Vec<TableSpec> {
-        vec![TableSpec { name: "rows", shape: Shape::Arranged }]
+        vec![TableSpec {
+            name: "rows",
+            shape: Shape::Arranged,
+        }]
     }
 
     fn build(&self, inputs: &[SchemaRef]) -> Result<Box<dyn Operator>> {

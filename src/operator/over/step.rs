@@ -32,7 +32,11 @@ impl Running {
         Ok(Self {
             name: spec.name(),
             ordered: Ordered::new(&spec.partition, &spec.order, input)?,
-            calls: spec.calls.iter().map(|call| Computed::new(call, input)).collect::<Result<_>>()?,
+            calls: spec
+                .calls
+                .iter()
+                .map(|call| Computed::new(call, input))
+                .collect::<Result<_>>()?,
             input: input.clone(),
             schema: spec.schema(std::slice::from_ref(input))?,
         })
@@ -50,7 +54,10 @@ impl Running {
         let places: Vec<Place<'_>> = changes.merge(changing, group).collect();
         let columns = self.ordered.rows.decode(places.iter().map(|place| place.row))?;
         let merged = Merged { places, columns };
-        for (sign, weight_of) in [(-1, (|place| place.old) as fn(&Place<'_>) -> i64), (1, |place| place.new)] {
+        for (sign, weight_of) in [
+            (-1, (|place| place.old) as fn(&Place<'_>) -> i64),
+            (1, |place| place.new),
+        ] {
             let copies = merged.places.iter().enumerate().flat_map(|(index, place)| {
                 std::iter::repeat_n(index as u32, usize::try_from(weight_of(place)).unwrap_or(0))
             });
@@ -74,8 +81,11 @@ impl Running {
         let orders: Vec<&[u8]> = rows.iter().map(|row| merged.places[*row as usize].order).collect();
         let peers = Peers::of(&orders);
         let rows = UInt32Array::from(rows);
-        let mut columns: Vec<ArrayRef> =
-            merged.columns.iter().map(|column| take(column, &rows, None)).collect::<Result<_, _>>()?;
+        let mut columns: Vec<ArrayRef> = merged
+            .columns
+            .iter()
+            .map(|column| take(column, &rows, None))
+            .collect::<Result<_, _>>()?;
         let mut results = Vec::with_capacity(self.calls.len());
         let mut failures = Vec::new();
         for call in &mut self.calls {
@@ -85,7 +95,11 @@ impl Running {
                 start: edge(&self.ordered, frame.start, &columns, rows.len())?,
                 end: edge(&self.ordered, frame.end, &columns, rows.len())?,
             };
-            let partition = Partition { columns: &columns, peers: &peers, edges: &edges };
+            let partition = Partition {
+                columns: &columns,
+                peers: &peers,
+                edges: &edges,
+            };
             let (values, failed) = call.evaluate(&partition)?;
             results.push(values);
             failures.extend(failed);
@@ -94,7 +108,11 @@ impl Running {
         let own = batch_of(self.input.clone(), columns.clone(), rows.len())?;
         for (row, error) in failures {
             if std::mem::replace(&mut keep[row], false) {
-                faults.row_errors.push(RowError { row: own.slice(row, 1), weight: sign, error });
+                faults.row_errors.push(RowError {
+                    row: own.slice(row, 1),
+                    weight: sign,
+                    error,
+                });
             }
         }
         columns.extend(results);
@@ -140,9 +158,9 @@ impl Operator for Running {
 fn cancel(errors: &mut Vec<RowError>) {
     let mut kept: Vec<RowError> = Vec::new();
     for error in errors.drain(..) {
-        let other = kept.iter().position(|known| {
-            known.weight == -error.weight && known.error == error.error && known.row == error.row
-        });
+        let other = kept
+            .iter()
+            .position(|known| known.weight == -error.weight && known.error == error.error && known.row == error.row);
         match other {
             Some(place) => {
                 kept.swap_remove(place);

@@ -25,7 +25,12 @@ fn call(function: OverFunction, arguments: &[usize], frame: Frame, output: DataT
 }
 
 fn frame(unit: FrameUnit, start: Bound, end: Bound) -> Frame {
-    Frame { unit, start, end, exclusion: Exclusion::NoOthers }
+    Frame {
+        unit,
+        start,
+        end,
+        exclusion: Exclusion::NoOthers,
+    }
 }
 
 fn usual() -> Frame {
@@ -34,13 +39,25 @@ fn usual() -> Frame {
 
 /// Checks a spec against a function from the rows of a partition, in order, and a place to results.
 fn check(calls: Vec<OverCall>, changes: &[Action], results: impl Fn(&[Row], usize) -> Vec<Option<String>>) {
-    let spec = Over { partition: vec![0], order: vec![(1, RowOrder::ASCENDING)], calls };
+    let spec = Over {
+        partition: vec![0],
+        order: vec![(1, RowOrder::ASCENDING)],
+        calls,
+    };
     let oracle = |inputs: &[Vec<Row>]| {
         let mut out = Vec::new();
         for key in KEYS {
-            let mut rows: Vec<Row> =
-                inputs[0].iter().filter(|row| row[0].as_deref() == Some(*key)).cloned().collect();
-            rows.sort_by_key(|row| row[1..].iter().map(|value| (value.is_none(), value.clone())).collect::<Vec<_>>());
+            let mut rows: Vec<Row> = inputs[0]
+                .iter()
+                .filter(|row| row[0].as_deref() == Some(*key))
+                .cloned()
+                .collect();
+            rows.sort_by_key(|row| {
+                row[1..]
+                    .iter()
+                    .map(|value| (value.is_none(), value.clone()))
+                    .collect::<Vec<_>>()
+            });
             for place in 0..rows.len() {
                 out.push([rows[place].clone(), results(&rows, place)].concat());
             }
@@ -48,11 +65,19 @@ fn check(calls: Vec<OverCall>, changes: &[Action], results: impl Fn(&[Row], usiz
         out
     };
     let schema = schema_of(&[DataType::Utf8, DataType::Int64, DataType::Int64]);
-    Law { spec: &spec, inputs: vec![schema], oracle: &oracle }.check(changes);
+    Law {
+        spec: &spec,
+        inputs: vec![schema],
+        oracle: &oracle,
+    }
+    .check(changes);
 }
 
 fn sum<'a>(rows: impl Iterator<Item = &'a Row>) -> Option<String> {
-    let values: Vec<i64> = rows.filter_map(|row| row[2].as_ref()).map(|value| value.parse().expect("a number")).collect();
+    let values: Vec<i64> = rows
+        .filter_map(|row| row[2].as_ref())
+        .map(|value| value.parse().expect("a number"))
+        .collect();
     (!values.is_empty()).then(|| values.iter().sum::<i64>().to_string())
 }
 

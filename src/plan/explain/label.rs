@@ -44,10 +44,18 @@ impl Label {
 pub(super) fn labels(plan: &Plan) -> Vec<Label> {
     let mut labels: Vec<Label> = Vec::new();
     for id in plan.ids() {
-        let inputs: Vec<&[String]> = plan.inputs(id).iter().map(|input| &labels[input.0].columns[..]).collect();
+        let inputs: Vec<&[String]> = plan
+            .inputs(id)
+            .iter()
+            .map(|input| &labels[input.0].columns[..])
+            .collect();
         let node = plan.node(id);
         let (details, columns) = describe(node, &inputs);
-        labels.push(Label { operator: node.name(), details, columns });
+        labels.push(Label {
+            operator: node.name(),
+            details,
+            columns,
+        });
     }
     labels
 }
@@ -66,7 +74,9 @@ fn describe(node: &Node, inputs: &[&[String]]) -> (Details, Vec<String>) {
             (details, columns)
         }
         Node::Values(values) => {
-            let columns = (0..values.schema.fields().len()).map(|index| format!("column{}", index + 1)).collect();
+            let columns = (0..values.schema.fields().len())
+                .map(|index| format!("column{}", index + 1))
+                .collect();
             (vec![("rows", values.rows.len().to_string())], columns)
         }
         Node::MapFilter(map) => mapped(map, inputs[0]),
@@ -75,7 +85,11 @@ fn describe(node: &Node, inputs: &[&[String]]) -> (Details, Vec<String>) {
         Node::Join(join) => joined(join, inputs[0], inputs[1]),
         Node::Top(top) => topped(top, inputs[0]),
         Node::SetOperation(set) => {
-            let all = if set.all == All::Yes { vec![("", "all".to_owned())] } else { Vec::new() };
+            let all = if set.all == All::Yes {
+                vec![("", "all".to_owned())]
+            } else {
+                Vec::new()
+            };
             (all, first())
         }
         Node::Unnest(unnest) => {
@@ -104,7 +118,11 @@ fn mapped(map: &MapFilter, names: &[String]) -> (Details, Vec<String>) {
         details.push(("where", predicate.text(names)));
     }
     let is_identity = map.projection.len() == names.len()
-        && map.projection.iter().enumerate().all(|(index, expr)| expr.as_column() == Some(index));
+        && map
+            .projection
+            .iter()
+            .enumerate()
+            .all(|(index, expr)| expr.as_column() == Some(index));
     if !is_identity {
         details.push(("columns", columns.join(", ")));
     }
@@ -133,15 +151,28 @@ fn aggregated(aggregate: &Aggregate, names: &[String]) -> (Details, Vec<String>)
 }
 
 fn called(call: &Call, names: &[String]) -> String {
-    let distinct = if call.distinct == Distinct::Yes { "distinct " } else { "" };
-    let arguments = if call.arguments.is_empty() { "*".to_owned() } else { list(&call.arguments, names) };
+    let distinct = if call.distinct == Distinct::Yes {
+        "distinct "
+    } else {
+        ""
+    };
+    let arguments = if call.arguments.is_empty() {
+        "*".to_owned()
+    } else {
+        list(&call.arguments, names)
+    };
     let order = if call.order.is_empty() {
         String::new()
     } else {
         format!(" order by {}", ordered(&call.order, names))
     };
-    let filter = call.filter.map_or_else(String::new, |column| format!(" filter ({})", names[column]));
-    format!("{}({distinct}{arguments}{order}){filter}", snake(&format!("{:?}", call.function)))
+    let filter = call
+        .filter
+        .map_or_else(String::new, |column| format!(" filter ({})", names[column]));
+    format!(
+        "{}({distinct}{arguments}{order}){filter}",
+        snake(&format!("{:?}", call.function))
+    )
 }
 
 /// `StringAgg` as `string_agg`.
@@ -163,7 +194,10 @@ fn joined(join: &Join, left: &[String], right: &[String]) -> (Details, Vec<Strin
             NullEquality::NullsDiffer => "=",
             NullEquality::NullsMatch => "is not distinct from",
         };
-        let pairs = join.on.iter().map(|(l, r)| format!("{} {equals} {}", left[*l], right[*r]));
+        let pairs = join
+            .on
+            .iter()
+            .map(|(l, r)| format!("{} {equals} {}", left[*l], right[*r]));
         details.push(("on", pairs.collect::<Vec<_>>().join(" and ")));
     }
     let both = [left, right].concat();
@@ -250,6 +284,13 @@ fn ordered(order: &[(usize, RowOrder)], names: &[String]) -> String {
 /// Whether an expression's name says that it is the start or the end of a window.
 pub(super) fn is_window(expr: &Expression) -> bool {
     expr.function().is_some_and(|name| {
-        ["tumble_start", "tumble_end", "hop_starts", "hop_end", "cumulate_windows"].contains(&name)
+        [
+            "tumble_start",
+            "tumble_end",
+            "hop_starts",
+            "hop_end",
+            "cumulate_windows",
+        ]
+        .contains(&name)
     })
 }

@@ -48,7 +48,14 @@ fn tree(plan: &Plan, root: NodeId, more: &dyn Fn(NodeId) -> String) -> String {
             *users.entry(*input).or_default() += 1;
         }
     }
-    let mut tree = Tree { plan, labels: &labels, users, numbers: HashMap::new(), more, out: String::new() };
+    let mut tree = Tree {
+        plan,
+        labels: &labels,
+        users,
+        numbers: HashMap::new(),
+        more,
+        out: String::new(),
+    };
     tree.node(root, 0);
     tree.out
 }
@@ -93,8 +100,11 @@ pub fn json(plan: &Plan, root: NodeId) -> String {
         .into_iter()
         .map(|id| {
             let label = &labels[id.0];
-            let details: serde_json::Map<String, serde_json::Value> =
-                label.details.iter().map(|(key, value)| ((*key).to_owned(), value.clone().into())).collect();
+            let details: serde_json::Map<String, serde_json::Value> = label
+                .details
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), value.clone().into()))
+                .collect();
             serde_json::json!({
                 "id": id.0,
                 "operator": label.operator,
@@ -115,7 +125,11 @@ pub fn dot(plan: &Plan, root: NodeId) -> String {
     let labels = label::labels(plan);
     let mut out = String::from("digraph plan {\n  rankdir = BT;\n  node [shape = box];\n");
     for id in plan.reachable(root) {
-        let text = labels[id.0].line().replace('\\', "\\\\").replace('"', "\\\"").replace("  ", "\\n");
+        let text = labels[id.0]
+            .line()
+            .replace('\\', "\\\\")
+            .replace('"', "\\\"")
+            .replace("  ", "\\n");
         let _ = writeln!(out, "  n{} [label = \"{text}\"];", id.0);
         for input in plan.inputs(id) {
             let _ = writeln!(out, "  n{} -> n{};", input.0, id.0);
@@ -133,7 +147,10 @@ pub fn rules(firings: &[Firing]) -> String {
     };
     let _ = write!(out, "lowered:\n{}", indented(&first.before));
     for firing in firings {
-        let summary = RULES.iter().find(|rule| rule.name == firing.rule).map_or("", |rule| rule.summary);
+        let summary = RULES
+            .iter()
+            .find(|rule| rule.name == firing.rule)
+            .map_or("", |rule| rule.summary);
         let _ = write!(out, "{}: {summary}\n{}", firing.rule, indented(&firing.after));
     }
     out
@@ -148,7 +165,11 @@ fn indented(text: &str) -> String {
 
 /// What is known of a node's rows, in a few words.
 pub fn facts(property: &Property) -> String {
-    let growth = if property.is_append_only() { "append-only" } else { "changing" };
+    let growth = if property.is_append_only() {
+        "append-only"
+    } else {
+        "changing"
+    };
     let unique = if property.is_unique() { ", no row twice" } else { "" };
     format!("{growth}{unique}")
 }

@@ -81,7 +81,11 @@ fn flows(plan: &Plan) -> Vec<Flow> {
             streams.push(input.name.clone());
         }
         let times = times(node, &inputs, plan.width(id));
-        flows.push(Flow { rows: rows(node, &inputs), times, streams });
+        flows.push(Flow {
+            rows: rows(node, &inputs),
+            times,
+            streams,
+        });
     }
     flows
 }
@@ -149,10 +153,17 @@ pub(super) fn all(plan: &Plan) -> Vec<Kept> {
         .map(|id| {
             let inputs: Vec<NodeId> = plan.inputs(id).to_vec();
             let named = |columns: &[usize]| {
-                let names: Vec<&str> = columns.iter().map(|c| labels[inputs[0].0].columns[*c].as_str()).collect();
+                let names: Vec<&str> = columns
+                    .iter()
+                    .map(|c| labels[inputs[0].0].columns[*c].as_str())
+                    .collect();
                 names.join(", ")
             };
-            let largest = inputs.iter().map(|input| flows[input.0].rows).max().unwrap_or(Size::Constant);
+            let largest = inputs
+                .iter()
+                .map(|input| flows[input.0].rows)
+                .max()
+                .unwrap_or(Size::Constant);
             kept(plan.node(id), &named, largest)
         })
         .collect()
@@ -166,13 +177,19 @@ fn kept(node: &Node, named: &dyn Fn(&[usize]) -> String, largest: Size) -> Kept 
         cleaned: if size == Size::Tables { LEAVING } else { None },
     };
     match node {
-        Node::Input(_) | Node::Values(_) | Node::MapFilter(_) | Node::Union(_) | Node::Unnest(_) => {
-            Kept { what: None, size: Size::Constant, cleaned: None }
-        }
+        Node::Input(_) | Node::Values(_) | Node::MapFilter(_) | Node::Union(_) | Node::Unnest(_) => Kept {
+            what: None,
+            size: Size::Constant,
+            cleaned: None,
+        },
         Node::Aggregate(aggregate) => {
             let values = if keeps_values(aggregate) { " and its values" } else { "" };
             if aggregate.keys.is_empty() {
-                let size = if keeps_values(aggregate) { largest } else { Size::Constant };
+                let size = if keeps_values(aggregate) {
+                    largest
+                } else {
+                    Size::Constant
+                };
                 return keep(format!("one group{values}"), size);
             }
             keep(format!("a group{values} per ({})", named(&aggregate.keys)), largest)
@@ -230,7 +247,12 @@ pub fn unbounded(plan: &Plan, root: NodeId) -> Option<String> {
         if keys.iter().any(|time| matches!(time, Time::Window | Time::Event)) {
             continue;
         }
-        let streams = flows[id.0].streams.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
+        let streams = flows[id.0]
+            .streams
+            .iter()
+            .map(|name| format!("\"{name}\""))
+            .collect::<Vec<_>>()
+            .join(", ");
         let bound = if keys.contains(&Time::WindowWithout) {
             "declare a WATERMARK on the window's time column"
         } else {

@@ -76,7 +76,10 @@ pub(super) fn is_wildcard(expr: &Expr) -> bool {
 
 /// The order of a sort expression.
 pub(super) fn order_of(sort: &SortExpr) -> RowOrder {
-    RowOrder { descending: !sort.asc, nulls_first: sort.nulls_first }
+    RowOrder {
+        descending: !sort.asc,
+        nulls_first: sort.nulls_first,
+    }
 }
 
 impl Lowering {
@@ -111,7 +114,13 @@ impl Lowering {
             calls.push(self.call(expr, &schema, &mut columns, field)?);
         }
         let mapped = self.map(input, None, columns.expressions)?;
-        let node = self.add(Node::Aggregate(Aggregate { keys: key_places, calls }), vec![mapped])?;
+        let node = self.add(
+            Node::Aggregate(Aggregate {
+                keys: key_places,
+                calls,
+            }),
+            vec![mapped],
+        )?;
         Ok(node)
     }
 
@@ -128,12 +137,19 @@ impl Lowering {
             other => return Err(Error::internal(format!("{other} is not an aggregate"))),
         };
         let function = function_of(func.name())?;
-        if params.null_treatment.is_some_and(|nulls| nulls == logical_expr::expr::NullTreatment::IgnoreNulls) {
-            return Err(Error::unsupported("IGNORE NULLS in an aggregate is not supported in a maintained view")
-                .with_hint("Use FILTER (WHERE x IS NOT NULL)."));
+        if params
+            .null_treatment
+            .is_some_and(|nulls| nulls == logical_expr::expr::NullTreatment::IgnoreNulls)
+        {
+            return Err(
+                Error::unsupported("IGNORE NULLS in an aggregate is not supported in a maintained view")
+                    .with_hint("Use FILTER (WHERE x IS NOT NULL)."),
+            );
         }
         let counts_rows = function == Function::Count
-            && params.args.iter().all(|argument| matches!(argument, Expr::Literal(value, _) if !value.is_null()) || is_wildcard(argument));
+            && params.args.iter().all(|argument| {
+                matches!(argument, Expr::Literal(value, _) if !value.is_null()) || is_wildcard(argument)
+            });
         let mut arguments = Vec::new();
         if !counts_rows || params.distinct {
             for argument in &params.args {
@@ -150,7 +166,14 @@ impl Lowering {
         }
         let distinct = if params.distinct { Distinct::Yes } else { Distinct::No };
         let field = std::sync::Arc::new(field.as_ref().clone().with_name("").with_nullable(true));
-        Ok(Call { function, arguments, distinct, filter, order, field })
+        Ok(Call {
+            function,
+            arguments,
+            distinct,
+            filter,
+            order,
+            field,
+        })
     }
 
     /// One aggregate per grouping set, its missing keys NULL, and the number that tells the sets apart.
@@ -182,7 +205,9 @@ impl Lowering {
             let ordinal = seen.iter().filter(|known| **known == mask).count() as u64;
             seen.push(mask);
             let id = mask | (ordinal << all.len());
-            let id = ScalarValue::UInt64(Some(id)).cast_to(id_field.data_type()).map_err(crate::expr::from_datafusion)?;
+            let id = ScalarValue::UInt64(Some(id))
+                .cast_to(id_field.data_type())
+                .map_err(crate::expr::from_datafusion)?;
             columns.push(constant(&id)?);
             columns.extend_from_slice(&own[set.len()..]);
             parts.push(self.map(grouped, None, columns)?);
@@ -197,7 +222,11 @@ impl Lowering {
     fn first_of_groups(&mut self, aggregate: &logical_expr::Aggregate, order: &[SortExpr]) -> Result<NodeId> {
         let input = self.node(&aggregate.input)?;
         let schema = aggregate.input.schema();
-        let keys = aggregate.group_expr.iter().map(|key| self.bind(key, schema)).collect::<Result<Vec<_>>>()?;
+        let keys = aggregate
+            .group_expr
+            .iter()
+            .map(|key| self.bind(key, schema))
+            .collect::<Result<Vec<_>>>()?;
         let (node, partition) = self.with_columns(input, keys)?;
         let (node, order) = self.ordered(node, order, schema)?;
         let top = Top {
@@ -222,7 +251,13 @@ impl Lowering {
     pub(super) fn distinct(&mut self, input: &LogicalPlan) -> Result<NodeId> {
         let input = self.node(input)?;
         let keys = (0..self.plan.schema(input).fields().len()).collect();
-        self.add(Node::Aggregate(Aggregate { keys, calls: Vec::new() }), vec![input])
+        self.add(
+            Node::Aggregate(Aggregate {
+                keys,
+                calls: Vec::new(),
+            }),
+            vec![input],
+        )
     }
 }
 

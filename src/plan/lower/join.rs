@@ -34,7 +34,11 @@ impl Lowering {
         let turned = logical_expr::Join {
             left: join.right.clone(),
             right: join.left.clone(),
-            on: join.on.iter().map(|(left, right)| (right.clone(), left.clone())).collect(),
+            on: join
+                .on
+                .iter()
+                .map(|(left, right)| (right.clone(), left.clone()))
+                .collect(),
             join_type,
             ..join.clone()
         };
@@ -61,7 +65,11 @@ impl Lowering {
         let right_width = self.plan.schema(right).fields().len();
         let mut left_keys = Vec::new();
         let mut right_keys = Vec::new();
-        let (pairs, filter) = if kind == JoinKind::NullAwareAnti { not_in(join)? } else { (join.on.clone(), join.filter.clone()) };
+        let (pairs, filter) = if kind == JoinKind::NullAwareAnti {
+            not_in(join)?
+        } else {
+            (join.on.clone(), join.filter.clone())
+        };
         for (left_key, right_key) in &pairs {
             let left_key = self.bind(left_key, join.left.schema())?;
             let right_key = self.bind(right_key, join.right.schema())?;
@@ -75,10 +83,18 @@ impl Lowering {
         let residual = filter
             .as_ref()
             .map(|filter| {
-                let both = join.left.schema().join(join.right.schema()).map_err(crate::expr::from_datafusion)?;
+                let both = join
+                    .left
+                    .schema()
+                    .join(join.right.schema())
+                    .map_err(crate::expr::from_datafusion)?;
                 let bound = self.bind(filter, &both)?;
                 Ok::<_, Error>(bound.remap(|index| {
-                    if index < left_width { index } else { index - left_width + left_extended }
+                    if index < left_width {
+                        index
+                    } else {
+                        index - left_width + left_extended
+                    }
                 }))
             })
             .transpose()?;
@@ -87,7 +103,12 @@ impl Lowering {
             LogicalNullEquality::NullEqualsNull => NullEquality::NullsMatch,
         };
         let on = left_places.into_iter().zip(right_places).collect();
-        let spec = Join { kind, on, null_equality, residual };
+        let spec = Join {
+            kind,
+            on,
+            null_equality,
+            residual,
+        };
         let node = self.add(Node::Join(spec), vec![left, right])?;
         // What was added for the keys goes again.
         let columns = self.columns(node);
@@ -128,8 +149,10 @@ fn not_in(join: &logical_expr::Join) -> Result<(Vec<(Expr, Expr)>, Option<Expr>)
     if let Some(pair) = constant {
         pairs.insert(0, pair);
     } else if pairs.is_empty() {
-        return Err(Error::unsupported("this form of NOT IN is not supported in a maintained view")
-            .with_hint("Use NOT EXISTS."));
+        return Err(
+            Error::unsupported("this form of NOT IN is not supported in a maintained view")
+                .with_hint("Use NOT EXISTS."),
+        );
     }
     Ok((pairs, conjunction(rest)))
 }
@@ -142,7 +165,10 @@ fn alike(left: Expression, right: Expression) -> Result<(Expression, Expression)
     }
     let common = datafusion::logical_expr::type_coercion::binary::comparison_coercion(&left_type, &right_type)
         .ok_or_else(|| {
-            Error::semantic("42883", format!("operator does not exist: {} = {}", left.kind(), right.kind()))
+            Error::semantic(
+                "42883",
+                format!("operator does not exist: {} = {}", left.kind(), right.kind()),
+            )
         })?;
     let field = arrow::datatypes::Field::new("", common, true);
     Ok((left.cast(&field), right.cast(&field)))

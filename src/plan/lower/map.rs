@@ -12,7 +12,10 @@ use datafusion::logical_expr::{Expr, Filter, Projection, Volatility};
 impl Lowering {
     pub(super) fn projection(&mut self, projection: &Projection) -> Result<NodeId> {
         let (input, exprs, schema) = self.with_subqueries(&projection.input, &projection.expr)?;
-        let expressions = exprs.iter().map(|expr| self.bind(expr, &schema)).collect::<Result<_>>()?;
+        let expressions = exprs
+            .iter()
+            .map(|expr| self.bind(expr, &schema))
+            .collect::<Result<_>>()?;
         self.map(input, None, expressions)
     }
 
@@ -20,7 +23,8 @@ impl Lowering {
         if let Some(node) = self.ranked_filter(filter)? {
             return Ok(node);
         }
-        let (input, predicates, schema) = self.with_subqueries(&filter.input, std::slice::from_ref(&filter.predicate))?;
+        let (input, predicates, schema) =
+            self.with_subqueries(&filter.input, std::slice::from_ref(&filter.predicate))?;
         let width = filter.input.schema().fields().len();
         let predicate = self.bind(&predicates[0], &schema)?;
         let kept = self.keep(input, predicate)?;
@@ -54,7 +58,11 @@ impl Lowering {
         predicate: Option<Expression>,
         projection: Vec<Expression>,
     ) -> Result<NodeId> {
-        let map = MapFilter { predicate, projection, on_error: self.options.on_error };
+        let map = MapFilter {
+            predicate,
+            projection,
+            on_error: self.options.on_error,
+        };
         if map.is_identity(self.plan.width(input)) {
             return Ok(input);
         }
@@ -68,7 +76,10 @@ impl Lowering {
         for expr in wanted {
             let place = match expr.as_column() {
                 Some(index) => index,
-                None => match self.computed(input, &expr).or_else(|| columns.iter().position(|known| *known == expr)) {
+                None => match self
+                    .computed(input, &expr)
+                    .or_else(|| columns.iter().position(|known| *known == expr))
+                {
                     Some(index) => index,
                     None => {
                         columns.push(expr);
@@ -114,8 +125,10 @@ fn check(expr: &Expr) -> Result<()> {
                     );
                 } else if call.func.signature().volatility == Volatility::Volatile {
                     refused = Some(
-                        Error::unsupported(format!("function {name}() is volatile: a view of it cannot be maintained"))
-                            .with_hint("Compute the value when the row is inserted, in a column with a DEFAULT."),
+                        Error::unsupported(format!(
+                            "function {name}() is volatile: a view of it cannot be maintained"
+                        ))
+                        .with_hint("Compute the value when the row is inserted, in a column with a DEFAULT."),
                     );
                 }
             }
@@ -127,7 +140,11 @@ fn check(expr: &Expr) -> Result<()> {
             }
             _ => {}
         }
-        Ok(if refused.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        Ok(if refused.is_some() {
+            TreeNodeRecursion::Stop
+        } else {
+            TreeNodeRecursion::Continue
+        })
     });
     walked.map_err(crate::expr::from_datafusion)?;
     refused.map_or(Ok(()), Err)

@@ -42,7 +42,10 @@ pub struct Lowered {
 
 /// Lowers an optimised logical plan. What cannot be maintained is refused (`0A000`).
 pub fn lower(plan: &LogicalPlan, options: &LowerOptions) -> Result<Lowered> {
-    let mut lowering = Lowering { plan: Plan::new(), options: *options };
+    let mut lowering = Lowering {
+        plan: Plan::new(),
+        options: *options,
+    };
     let root = lowering.node(plan)?;
     let (plan, root) = lowering.plan.compact(root)?;
     Ok(Lowered { plan, root })
@@ -83,14 +86,18 @@ impl Lowering {
             LogicalPlan::Unnest(unnest) => self.unnest(unnest)?,
             LogicalPlan::Extension(_) => self.extension(plan)?,
             LogicalPlan::RecursiveQuery(_) => {
-                return Err(Error::unsupported("WITH RECURSIVE is not supported in a maintained view")
-                    .with_hint("Run the recursive query as a plain SELECT."));
+                return Err(
+                    Error::unsupported("WITH RECURSIVE is not supported in a maintained view")
+                        .with_hint("Run the recursive query as a plain SELECT."),
+                );
             }
             other => {
                 let what = other.display().to_string();
                 let what = what.split(':').next().unwrap_or("this").to_owned();
-                return Err(Error::unsupported(format!("{what} is not supported in a maintained view"))
-                    .with_hint("Run it as a plain SELECT."));
+                return Err(
+                    Error::unsupported(format!("{what} is not supported in a maintained view"))
+                        .with_hint("Run it as a plain SELECT."),
+                );
             }
         };
         self.conform(node, plan.schema())
@@ -121,7 +128,11 @@ impl Lowering {
             .enumerate()
             .map(|(index, (own, wanted))| {
                 let column = Expression::column(index, own);
-                if own.data_type() == wanted.data_type() { column } else { column.cast(wanted) }
+                if own.data_type() == wanted.data_type() {
+                    column
+                } else {
+                    column.cast(wanted)
+                }
             })
             .collect();
         self.map(node, None, projection)

@@ -32,7 +32,10 @@ impl Lowering {
             let field = window.schema.field(width + index).clone();
             let (extended, over) = self.over(window_function(expr)?, window.input.schema(), node, field)?;
             node = extended;
-            match overs.iter_mut().find(|(known, _)| known.partition == over.partition && known.order == over.order) {
+            match overs
+                .iter_mut()
+                .find(|(known, _)| known.partition == over.partition && known.order == over.order)
+            {
                 Some((known, indices)) => {
                     known.calls.extend(over.calls);
                     indices.push(index);
@@ -66,15 +69,27 @@ impl Lowering {
         if params.distinct {
             return Err(Error::unsupported("DISTINCT is not implemented for window functions"));
         }
-        let keys = params.partition_by.iter().map(|expr| self.bind(expr, schema)).collect::<Result<Vec<_>>>()?;
+        let keys = params
+            .partition_by
+            .iter()
+            .map(|expr| self.bind(expr, schema))
+            .collect::<Result<Vec<_>>>()?;
         let (node, partition) = self.with_columns(input, keys)?;
         let (node, order) = self.ordered(node, &params.order_by, schema)?;
         let arguments = match counts_rows(function) {
             true => Vec::new(),
-            false => params.args.iter().map(|expr| self.bind(expr, schema)).collect::<Result<Vec<_>>>()?,
+            false => params
+                .args
+                .iter()
+                .map(|expr| self.bind(expr, schema))
+                .collect::<Result<Vec<_>>>()?,
         };
         let (node, arguments) = self.with_columns(node, arguments)?;
-        let filter = params.filter.iter().map(|expr| self.bind(expr, schema)).collect::<Result<Vec<_>>>()?;
+        let filter = params
+            .filter
+            .iter()
+            .map(|expr| self.bind(expr, schema))
+            .collect::<Result<Vec<_>>>()?;
         let (node, filter) = self.with_columns(node, filter)?;
         let (node, frame) = self.frame(node, &params.window_frame, &params.order_by, schema)?;
         let call = OverCall {
@@ -88,7 +103,14 @@ impl Lowering {
             filter: filter.first().copied(),
             field: Arc::new(field.as_ref().clone().with_name("").with_nullable(true)),
         };
-        Ok((node, Over { partition, order, calls: vec![call] }))
+        Ok((
+            node,
+            Over {
+                partition,
+                order,
+                calls: vec![call],
+            },
+        ))
     }
 
     /// The frame of a function; the edges of a RANGE become columns.
@@ -115,7 +137,11 @@ impl Lowering {
             };
             if unit != FrameUnit::Range {
                 let count = count_of(value)?;
-                return Ok(if sign == Operator::Minus { Bound::Preceding(count) } else { Bound::Following(count) });
+                return Ok(if sign == Operator::Minus {
+                    Bound::Preceding(count)
+                } else {
+                    Bound::Following(count)
+                });
             }
             let [sort] = order else {
                 return Err(Error::semantic(
@@ -138,7 +164,15 @@ impl Lowering {
         };
         let start = edge(self, &frame.start_bound)?;
         let end = edge(self, &frame.end_bound)?;
-        Ok((node, Frame { unit, start, end, exclusion: Exclusion::NoOthers }))
+        Ok((
+            node,
+            Frame {
+                unit,
+                start,
+                end,
+                exclusion: Exclusion::NoOthers,
+            },
+        ))
     }
 }
 
@@ -155,7 +189,11 @@ fn count_of(value: &ScalarValue) -> Result<u64> {
 /// `count(*) OVER ...`: every row counts.
 fn counts_rows(function: &WindowFunction) -> bool {
     function.fun.name() == "count"
-        && function.params.args.iter().all(|argument| matches!(argument, Expr::Literal(value, _) if !value.is_null()) || is_wildcard(argument))
+        && function
+            .params
+            .args
+            .iter()
+            .all(|argument| matches!(argument, Expr::Literal(value, _) if !value.is_null()) || is_wildcard(argument))
 }
 
 fn over_function(definition: &WindowFunctionDefinition) -> Result<OverFunction> {

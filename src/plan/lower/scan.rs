@@ -15,18 +15,30 @@ use std::sync::Arc;
 /// What the catalog knows of a relation.
 fn input_of(relation: &Relation, schema: SchemaRef) -> Input {
     let (growth, key, watermark) = match &relation.kind {
-        RelationKind::Stream(stream) => {
-            (Growth::AppendOnly, None, stream.watermark.as_ref().map(|(column, _)| *column))
-        }
+        RelationKind::Stream(stream) => (
+            Growth::AppendOnly,
+            None,
+            stream.watermark.as_ref().map(|(column, _)| *column),
+        ),
         RelationKind::Table { primary_key } if !primary_key.is_empty() => {
             (Growth::Changing, Some(primary_key.clone()), None)
         }
         _ => (Growth::Changing, None, None),
     };
-    let fields: Vec<Field> =
-        schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
+    let fields: Vec<Field> = schema
+        .fields()
+        .iter()
+        .map(|field| field.as_ref().clone().with_nullable(true))
+        .collect();
     let schema = Arc::new(Schema::new(fields));
-    Input { relation: relation.id, name: relation.name.clone(), schema, growth, key, watermark }
+    Input {
+        relation: relation.id,
+        name: relation.name.clone(),
+        schema,
+        growth,
+        key,
+        watermark,
+    }
 }
 
 impl Lowering {
@@ -57,7 +69,11 @@ impl Lowering {
     }
 
     pub(super) fn empty(&mut self, empty: &EmptyRelation) -> Result<NodeId> {
-        let rows = if empty.produce_one_row { vec![Vec::new()] } else { Vec::new() };
+        let rows = if empty.produce_one_row {
+            vec![Vec::new()]
+        } else {
+            Vec::new()
+        };
         let schema = positional_schema(empty.schema.inner());
         if empty.produce_one_row && !schema.fields().is_empty() {
             return Err(Error::internal("a row of nothing has columns"));
@@ -70,7 +86,11 @@ impl Lowering {
         let rows = values
             .values
             .iter()
-            .map(|row| row.iter().map(|expr| self.bind(expr, &nothing)).collect::<Result<Vec<Expression>>>())
+            .map(|row| {
+                row.iter()
+                    .map(|expr| self.bind(expr, &nothing))
+                    .collect::<Result<Vec<Expression>>>()
+            })
             .collect::<Result<_>>()?;
         let schema = positional_schema(values.schema.inner());
         self.add(Node::Values(Values { rows, schema }), Vec::new())

@@ -38,8 +38,10 @@ impl Lowering {
             },
             _ => "this construct",
         };
-        Err(Error::unsupported(format!("{what} is not supported in a maintained view"))
-            .with_hint("Run it as a plain SELECT, or use TUMBLE or HOP."))
+        Err(
+            Error::unsupported(format!("{what} is not supported in a maintained view"))
+                .with_hint("Run it as a plain SELECT, or use TUMBLE or HOP."),
+        )
     }
 
     fn set_operation(&mut self, operation: &node::SetOperation) -> Result<NodeId> {
@@ -63,11 +65,21 @@ impl Lowering {
         let input = self.node(&window.input)?;
         let width = self.plan.schema(input).fields().len();
         let schema = window.input.schema();
-        let mut wanted = window.keys.iter().map(|key| self.bind(key, schema)).collect::<Result<Vec<_>>>()?;
+        let mut wanted = window
+            .keys
+            .iter()
+            .map(|key| self.bind(key, schema))
+            .collect::<Result<Vec<_>>>()?;
         wanted.push(self.bind(&window.time, schema)?);
         let (extended, mut places) = self.with_columns(input, wanted)?;
-        let time = places.pop().ok_or_else(|| Error::internal("a session window without a time"))?;
-        let session = SessionWindow { partition: places, time, gap_us: window.gap_micros };
+        let time = places
+            .pop()
+            .ok_or_else(|| Error::internal("a session window without a time"))?;
+        let session = SessionWindow {
+            partition: places,
+            time,
+            gap_us: window.gap_micros,
+        };
         let node = self.add(Node::SessionWindow(session), vec![extended])?;
         // Of the columns that were added for keys and time nothing is left.
         let columns = self.columns(node);

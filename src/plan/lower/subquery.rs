@@ -38,8 +38,13 @@ struct Extended<'a> {
 
 /// Whether there is a subquery in an expression.
 pub(super) fn has_subquery(expr: &Expr) -> bool {
-    expr.exists(|node| Ok(matches!(node, Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_))))
-        .unwrap_or(true)
+    expr.exists(|node| {
+        Ok(matches!(
+            node,
+            Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_)
+        ))
+    })
+    .unwrap_or(true)
 }
 
 impl Lowering {
@@ -54,8 +59,17 @@ impl Lowering {
         if !exprs.iter().any(has_subquery) {
             return Ok((node, exprs.to_vec(), input.schema().as_ref().clone()));
         }
-        let fields = input.schema().iter().map(|(table, field)| (table.cloned(), field.clone())).collect();
-        let mut extended = Extended { lowering: self, node, fields, known: Vec::new() };
+        let fields = input
+            .schema()
+            .iter()
+            .map(|(table, field)| (table.cloned(), field.clone()))
+            .collect();
+        let mut extended = Extended {
+            lowering: self,
+            node,
+            fields,
+            known: Vec::new(),
+        };
         let mut replaced = Vec::with_capacity(exprs.len());
         for expr in exprs {
             replaced.push(extended.replace(expr)?);
@@ -96,15 +110,24 @@ impl Extended<'_> {
 
     fn lower(&mut self, subquery: &Subquery) -> Result<NodeId> {
         if !subquery.outer_ref_columns.is_empty() {
-            return Err(Error::unsupported("this form of correlated subquery is not supported in a maintained view")
-                .with_hint("Write it as a join."));
+            return Err(
+                Error::unsupported("this form of correlated subquery is not supported in a maintained view")
+                    .with_hint("Write it as a join."),
+            );
         }
         self.lowering.node(&subquery.subquery)
     }
 
     fn scalar(&mut self, subquery: &Subquery) -> Result<Expr> {
         let node = self.lower(subquery)?;
-        let field = self.lowering.plan.schema(node).field(0).clone().with_name("").with_nullable(true);
+        let field = self
+            .lowering
+            .plan
+            .schema(node)
+            .field(0)
+            .clone()
+            .with_name("")
+            .with_nullable(true);
         let call = call(Function::SingleValue, vec![0], Arc::new(field));
         let columns = self.one_row(node, vec![call])?;
         Ok(self.column(columns[0]))
@@ -114,7 +137,11 @@ impl Extended<'_> {
         let node = self.lower(subquery)?;
         let columns = self.one_row(node, vec![count(Vec::new())])?;
         let rows = self.column(columns[0]);
-        Ok(if negated { rows.eq(lit(0_i64)) } else { rows.gt(lit(0_i64)) })
+        Ok(if negated {
+            rows.eq(lit(0_i64))
+        } else {
+            rows.gt(lit(0_i64))
+        })
     }
 
     fn contained(&mut self, contained: &InSubquery) -> Result<Expr> {
@@ -123,7 +150,10 @@ impl Extended<'_> {
         let sought = self.lowering.bind(&contained.expr, &schema)?;
         let sought_place = self.append(sought)?;
         let counts = self.one_row(node, vec![count(Vec::new()), count(vec![0])])?;
-        let values = Node::Aggregate(Aggregate { keys: vec![0], calls: Vec::new() });
+        let values = Node::Aggregate(Aggregate {
+            keys: vec![0],
+            calls: Vec::new(),
+        });
         let values = self.lowering.add(values, vec![node])?;
         let found = self.join(values, JoinKind::Left, vec![(sought_place, 0)])?;
         let (rows, known) = (self.column(counts[0]), self.column(counts[1]));
@@ -145,7 +175,13 @@ impl Extended<'_> {
     /// Adds the results of calls over all rows of a node as columns; where they are.
     fn one_row(&mut self, node: NodeId, calls: Vec<Call>) -> Result<Vec<usize>> {
         let count = calls.len();
-        let group = self.lowering.add(Node::Aggregate(Aggregate { keys: Vec::new(), calls }), vec![node])?;
+        let group = self.lowering.add(
+            Node::Aggregate(Aggregate {
+                keys: Vec::new(),
+                calls,
+            }),
+            vec![node],
+        )?;
         let first = match self.known.iter().find(|(known, _)| *known == group) {
             Some((_, first)) => *first,
             None => {
@@ -160,7 +196,12 @@ impl Extended<'_> {
     /// Joins another node's columns to the right; where its first one is.
     fn join(&mut self, right: NodeId, kind: JoinKind, on: Vec<(usize, usize)>) -> Result<usize> {
         let first = self.fields.len();
-        let join = Join { kind, on, null_equality: NullEquality::NullsDiffer, residual: None };
+        let join = Join {
+            kind,
+            on,
+            null_equality: NullEquality::NullsDiffer,
+            residual: None,
+        };
         self.node = self.lowering.add(Node::Join(join), vec![self.node, right])?;
         for field in self.lowering.plan.schema(right).clone().fields() {
             self.name(field);
@@ -183,7 +224,8 @@ impl Extended<'_> {
     fn name(&mut self, field: &FieldRef) {
         let name = format!("c{}", self.fields.len());
         let named = field.as_ref().clone().with_name(name).with_nullable(true);
-        self.fields.push((Some(TableReference::bare(QUALIFIER)), Arc::new(named)));
+        self.fields
+            .push((Some(TableReference::bare(QUALIFIER)), Arc::new(named)));
     }
 
     fn column(&self, place: usize) -> Expr {
@@ -193,9 +235,20 @@ impl Extended<'_> {
 }
 
 fn call(function: Function, arguments: Vec<usize>, field: FieldRef) -> Call {
-    Call { function, arguments, distinct: Distinct::No, filter: None, order: Vec::new(), field }
+    Call {
+        function,
+        arguments,
+        distinct: Distinct::No,
+        filter: None,
+        order: Vec::new(),
+        field,
+    }
 }
 
 fn count(arguments: Vec<usize>) -> Call {
-    call(Function::Count, arguments, Arc::new(Type::Int8.field("", Nullability::Nullable)))
+    call(
+        Function::Count,
+        arguments,
+        Arc::new(Type::Int8.field("", Nullability::Nullable)),
+    )
 }

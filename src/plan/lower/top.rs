@@ -24,7 +24,10 @@ pub(super) fn bounds(limit: &logical_expr::Limit) -> Result<(u64, Option<u64>)> 
             Some(expr) => constant(expr).map(|value| value.map(|value| u64::try_from(value).unwrap_or(0))),
         }
     };
-    Ok((number(limit.skip.as_deref())?.unwrap_or(0), number(limit.fetch.as_deref())?))
+    Ok((
+        number(limit.skip.as_deref())?.unwrap_or(0),
+        number(limit.fetch.as_deref())?,
+    ))
 }
 
 fn constant(expr: &Expr) -> Result<Option<i128>> {
@@ -131,7 +134,10 @@ impl Lowering {
         sort: &[SortExpr],
         schema: &datafusion::common::DFSchema,
     ) -> Result<(NodeId, Vec<(usize, RowOrder)>)> {
-        let wanted = sort.iter().map(|sort| self.bind(&sort.expr, schema)).collect::<Result<Vec<_>>>()?;
+        let wanted = sort
+            .iter()
+            .map(|sort| self.bind(&sort.expr, schema))
+            .collect::<Result<Vec<_>>>()?;
         let (node, places) = self.with_columns(input, wanted)?;
         Ok((node, places.into_iter().zip(sort.iter().map(order_of)).collect()))
     }
@@ -140,7 +146,11 @@ impl Lowering {
     pub(super) fn distinct_on(&mut self, on: &logical_expr::DistinctOn) -> Result<NodeId> {
         let input = self.node(&on.input)?;
         let schema = on.input.schema();
-        let keys = on.on_expr.iter().map(|expr| self.bind(expr, schema)).collect::<Result<Vec<_>>>()?;
+        let keys = on
+            .on_expr
+            .iter()
+            .map(|expr| self.bind(expr, schema))
+            .collect::<Result<Vec<_>>>()?;
         let (node, partition) = self.with_columns(input, keys)?;
         let sort = on.sort_expr.clone().unwrap_or_default();
         let (node, order) = self.ordered(node, &sort, schema)?;
@@ -153,7 +163,11 @@ impl Lowering {
             number: Number::Hidden,
         };
         let node = self.add(Node::Top(top), vec![node])?;
-        let selected = on.select_expr.iter().map(|expr| self.bind(expr, schema)).collect::<Result<_>>()?;
+        let selected = on
+            .select_expr
+            .iter()
+            .map(|expr| self.bind(expr, schema))
+            .collect::<Result<_>>()?;
         self.map(node, None, selected)
     }
 
@@ -200,7 +214,12 @@ impl Lowering {
         let input = self.node(&window.input)?;
         let width = self.plan.schema(input).fields().len();
         let schema = window.input.schema();
-        let keys = function.params.partition_by.iter().map(|expr| self.bind(expr, schema)).collect::<Result<Vec<_>>>()?;
+        let keys = function
+            .params
+            .partition_by
+            .iter()
+            .map(|expr| self.bind(expr, schema))
+            .collect::<Result<Vec<_>>>()?;
         let (node, partition) = self.with_columns(input, keys)?;
         let (node, order) = self.ordered(node, &function.params.order_by, schema)?;
         let alone = window.window_expr.len() == 1;
@@ -256,7 +275,11 @@ fn ranking_of(definition: &WindowFunctionDefinition) -> Option<Ranking> {
 /// Finds the rank that the predicate bounds from above. The bound may be taken only where all functions of the
 /// window are ranks over the same order: the rows that it keeps are a prefix, and ranks only look back.
 fn ranked<'a>(window: &'a Window, predicate: &Expr) -> Result<Option<Ranked<'a>>> {
-    let functions = window.window_expr.iter().map(window_function).collect::<Result<Vec<_>>>()?;
+    let functions = window
+        .window_expr
+        .iter()
+        .map(window_function)
+        .collect::<Result<Vec<_>>>()?;
     let Some(first) = functions.first() else {
         return Ok(None);
     };
@@ -270,7 +293,11 @@ fn ranked<'a>(window: &'a Window, predicate: &Expr) -> Result<Option<Ranked<'a>>
     }
     let width = window.input.schema().fields().len();
     let index_of = |expr: &Expr| match bare(expr) {
-        Expr::Column(column) => window.schema.index_of_column(column).ok().and_then(|index| index.checked_sub(width)),
+        Expr::Column(column) => window
+            .schema
+            .index_of_column(column)
+            .ok()
+            .and_then(|index| index.checked_sub(width)),
         _ => None,
     };
     for function in 0..functions.len() {

@@ -16,12 +16,20 @@ impl Lowering {
         let mut distinct = lists.clone();
         distinct.dedup();
         if deep || distinct.len() != lists.len() {
-            return Err(Error::unsupported("unnesting several levels at once is not supported in a maintained view")
-                .with_hint("Unnest one level in a subquery, and the next one above it."));
+            return Err(
+                Error::unsupported("unnesting several levels at once is not supported in a maintained view")
+                    .with_hint("Unnest one level in a subquery, and the next one above it."),
+            );
         }
         if !lists.is_empty() {
             let keep_empty = keep_empty(unnest.options.null_handling)?;
-            node = self.add(Node::Unnest(Unnest { columns: lists, keep_empty }), vec![node])?;
+            node = self.add(
+                Node::Unnest(Unnest {
+                    columns: lists,
+                    keep_empty,
+                }),
+                vec![node],
+            )?;
         }
         if unnest.struct_type_columns.is_empty() {
             return Ok(node);
@@ -43,7 +51,9 @@ fn keep_empty(handling: NullHandling) -> Result<KeepEmpty> {
         NullHandling::Drop => Ok(KeepEmpty::No),
         NullHandling::PreserveAndExpandEmpty => Ok(KeepEmpty::Yes),
         // PostgreSQL has nothing that keeps NULL lists but not empty ones.
-        NullHandling::Preserve => Err(Error::unsupported("this form of unnest is not supported in a maintained view")
-            .with_hint("Use unnest in FROM.")),
+        NullHandling::Preserve => Err(
+            Error::unsupported("this form of unnest is not supported in a maintained view")
+                .with_hint("Use unnest in FROM."),
+        ),
     }
 }

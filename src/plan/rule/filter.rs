@@ -59,14 +59,19 @@ fn push(new: &mut Plan, map: &MapFilter, below: NodeId) -> Result<Option<NodeId>
             let projection = schema.fields().iter().enumerate();
             let filter = MapFilter {
                 predicate: Some(predicate),
-                projection: projection.map(|(index, field)| Expression::column(index, field)).collect(),
+                projection: projection
+                    .map(|(index, field)| Expression::column(index, field))
+                    .collect(),
                 on_error: map.on_error,
             };
             *input = new.add(Node::MapFilter(filter), vec![*input])?;
         }
     }
     let below = new.add(node, inputs)?;
-    let rest = MapFilter { predicate: Expression::all(stay), ..map.clone() };
+    let rest = MapFilter {
+        predicate: Expression::all(stay),
+        ..map.clone()
+    };
     new.add(Node::MapFilter(rest), vec![below]).map(Some)
 }
 
@@ -80,7 +85,9 @@ fn places(plan: &Plan, node: &Node, inputs: &[NodeId], predicate: &Expression) -
         // A row is kept or dropped alike on both sides.
         Node::SetOperation(_) => (0..2).map(|input| (input, predicate.clone())).collect(),
         // The row of a global aggregate is there over nothing, too.
-        Node::Aggregate(aggregate) if !aggregate.keys.is_empty() && columns.iter().all(|c| *c < aggregate.keys.len()) => {
+        Node::Aggregate(aggregate)
+            if !aggregate.keys.is_empty() && columns.iter().all(|c| *c < aggregate.keys.len()) =>
+        {
             vec![(0, predicate.remap(|column| aggregate.keys[column]))]
         }
         Node::Top(top) => as_is(within(&top.partition)),

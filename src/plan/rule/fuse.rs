@@ -90,7 +90,11 @@ fn fuse(outer: &MapFilter, inner: &MapFilter) -> Option<MapFilter> {
             continue;
         }
         let within = |outer: &&Expression| outer.columns().contains(&index);
-        let alone = outer.projection.iter().filter(|expr| expr.as_column() == Some(index)).count();
+        let alone = outer
+            .projection
+            .iter()
+            .filter(|expr| expr.as_column() == Some(index))
+            .count();
         let uses = outer.projection.iter().filter(within).count() + outer.predicate.iter().filter(within).count();
         if uses > 1 {
             return None;
@@ -109,8 +113,11 @@ fn fuse(outer: &MapFilter, inner: &MapFilter) -> Option<MapFilter> {
     let predicate = outer.predicate.as_ref().map(|expr| expr.compose(&inner.projection));
     Some(MapFilter {
         predicate: Expression::all(inner.predicate.iter().cloned().chain(predicate)),
-        projection: outer.projection.iter().map(|expr| expr.compose(&inner.projection)).collect(),
+        projection: outer
+            .projection
+            .iter()
+            .map(|expr| expr.compose(&inner.projection))
+            .collect(),
         on_error,
     })
 }
-

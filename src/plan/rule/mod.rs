@@ -81,7 +81,11 @@ pub struct Rewritten {
 /// Runs the rules until none of them changes anything.
 pub fn rewrite(plan: &Plan, root: NodeId) -> Result<Rewritten> {
     let (plan, root) = plan.compact(root)?;
-    let mut rewritten = Rewritten { plan, root, firings: Vec::new() };
+    let mut rewritten = Rewritten {
+        plan,
+        root,
+        firings: Vec::new(),
+    };
     for _ in 0..ROUNDS_MAX {
         let before = rewritten.firings.len();
         for rule in RULES {

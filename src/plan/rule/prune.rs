@@ -42,7 +42,10 @@ struct Pruned {
 impl Pruned {
     /// Where a column of the old node is now. Only columns that are read are asked for.
     fn place(&self, column: usize) -> usize {
-        self.columns.iter().position(|known| *known == column).unwrap_or(usize::MAX)
+        self.columns
+            .iter()
+            .position(|known| *known == column)
+            .unwrap_or(usize::MAX)
     }
 
     fn places(&self, columns: &[usize]) -> Vec<usize> {
@@ -83,7 +86,9 @@ fn kept(node: &Node, read: &Columns, width: usize) -> Columns {
             kept.extend(0..aggregate.keys.len());
             for (index, call) in aggregate.calls.iter().enumerate() {
                 // A subquery of more than one row is an error, read or not; and a group needs a result to be shown.
-                if call.function == Function::SingleValue || (aggregate.keys.is_empty() && index == 0 && read.is_empty()) {
+                if call.function == Function::SingleValue
+                    || (aggregate.keys.is_empty() && index == 0 && read.is_empty())
+                {
                     kept.insert(aggregate.keys.len() + index);
                 }
             }
@@ -100,7 +105,10 @@ fn kept(node: &Node, read: &Columns, width: usize) -> Columns {
 }
 
 fn fallible(row: &[Expression]) -> impl Iterator<Item = usize> {
-    row.iter().enumerate().filter(|(_, expr)| expr.can_fail()).map(|(index, _)| index)
+    row.iter()
+        .enumerate()
+        .filter(|(_, expr)| expr.can_fail())
+        .map(|(index, _)| index)
 }
 
 /// The columns of each input that a node reads to put out these.
@@ -126,7 +134,10 @@ fn needed(node: &Node, output: &Columns, widths: &[usize]) -> Vec<Columns> {
             let residual = join.residual.iter().flat_map(Expression::columns);
             let all: Columns = output.iter().copied().chain(residual).collect();
             let left = all.iter().copied().filter(|column| *column < widths[0]);
-            let right = all.iter().filter(|column| **column >= widths[0]).map(|column| column - widths[0]);
+            let right = all
+                .iter()
+                .filter(|column| **column >= widths[0])
+                .map(|column| column - widths[0]);
             vec![
                 left.chain(join.on.iter().map(|(left, _)| *left)).collect(),
                 right.chain(join.on.iter().map(|(_, right)| *right)).collect(),
@@ -146,13 +157,7 @@ fn kept_calls<'a>(aggregate: &'a Aggregate, output: &'a Columns) -> impl Iterato
 }
 
 /// Makes a node anew with the columns that are read.
-fn make(
-    new: &mut Plan,
-    plan: &Plan,
-    id: NodeId,
-    output: &Columns,
-    made: &HashMap<NodeId, Pruned>,
-) -> Result<Pruned> {
+fn make(new: &mut Plan, plan: &Plan, id: NodeId, output: &Columns, made: &HashMap<NodeId, Pruned>) -> Result<Pruned> {
     let inputs: Vec<&Pruned> = plan.inputs(id).iter().map(|input| &made[input]).collect();
     let columns: Vec<usize> = output.iter().copied().collect();
     let node = plan.node(id);
@@ -181,7 +186,12 @@ fn make(
             let (join, columns) = pruned_join(join, width, &left, &right);
             (Node::Join(join), vec![left.id, right.id], columns)
         }
-        Node::Union(_) | Node::Unnest(_) | Node::Over(_) | Node::SessionWindow(_) | Node::Top(_) | Node::SetOperation(_) => {
+        Node::Union(_)
+        | Node::Unnest(_)
+        | Node::Over(_)
+        | Node::SessionWindow(_)
+        | Node::Top(_)
+        | Node::SetOperation(_) => {
             let widths: Vec<usize> = plan.inputs(id).iter().map(|input| plan.width(*input)).collect();
             let needed = needed(node, output, &widths);
             let mut narrowed = Vec::new();
@@ -222,7 +232,10 @@ fn moved(expr: &Expression, input: &Pruned) -> Expression {
 }
 
 fn pruned_values(values: &Values, columns: &[usize]) -> Values {
-    let fields: Vec<_> = columns.iter().map(|index| values.schema.field(*index).clone()).collect();
+    let fields: Vec<_> = columns
+        .iter()
+        .map(|index| values.schema.field(*index).clone())
+        .collect();
     let pick = |row: &Vec<Expression>| columns.iter().map(|index| row[*index].clone()).collect();
     Values {
         rows: values.rows.iter().map(pick).collect(),
@@ -232,7 +245,11 @@ fn pruned_values(values: &Values, columns: &[usize]) -> Values {
 
 fn pruned_aggregate(aggregate: &Aggregate, output: &Columns, input: &Pruned) -> Aggregate {
     let calls = kept_calls(aggregate, output).cloned().collect();
-    Aggregate { keys: aggregate.keys.clone(), calls }.remap(|column| input.place(column))
+    Aggregate {
+        keys: aggregate.keys.clone(),
+        calls,
+    }
+    .remap(|column| input.place(column))
 }
 
 fn pruned_join(join: &Join, width: usize, left: &Pruned, right: &Pruned) -> (Join, Vec<usize>) {
@@ -268,13 +285,20 @@ fn pruned_in_place(node: &Node, output: &Columns, input: &Pruned, width: usize) 
             Node::SessionWindow(session)
         }
         Node::Top(top) => {
-            let number = if output.contains(&width) { top.number } else { Number::Hidden };
+            let number = if output.contains(&width) {
+                top.number
+            } else {
+                Number::Hidden
+            };
             Node::Top(Top { number, ..top })
         }
         Node::Over(over) => {
             let calls = over.calls.iter().enumerate();
             let calls = calls.filter(|(index, _)| output.contains(&(width + index)));
-            Node::Over(Over { calls: calls.map(|(_, call)| call.clone()).collect(), ..over.clone() })
+            Node::Over(Over {
+                calls: calls.map(|(_, call)| call.clone()).collect(),
+                ..over.clone()
+            })
         }
         other => other,
     }

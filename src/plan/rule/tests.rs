@@ -39,35 +39,59 @@ impl Builder {
     fn input(&mut self, id: u32, name: &str, growth: Growth, key: Option<Vec<usize>>) -> NodeId {
         let field = |name: &str| Field::new(name, DataType::Int64, true);
         let schema = Arc::new(Schema::new(["a", "b", "c", "d"].map(field).to_vec()));
-        let input =
-            Input { relation: RelationId(id), name: name.to_owned(), schema, growth, key, watermark: None };
+        let input = Input {
+            relation: RelationId(id),
+            name: name.to_owned(),
+            schema,
+            growth,
+            key,
+            watermark: None,
+        };
         self.add(Node::Input(input), Vec::new())
     }
 
     fn bind(&self, input: NodeId, expr: Expr) -> Expression {
         let fields = self.plan.schema(input).fields().iter().enumerate();
-        let fields: Vec<Field> =
-            fields.map(|(index, field)| field.as_ref().clone().with_name(format!("c{index}"))).collect();
+        let fields: Vec<Field> = fields
+            .map(|(index, field)| field.as_ref().clone().with_name(format!("c{index}")))
+            .collect();
         Expression::bind(&expr, &DFSchema::try_from(Schema::new(fields)).unwrap()).unwrap()
     }
 
     /// A map of expressions over `c0`, `c1`, ...
     pub(in crate::plan) fn map(&mut self, input: NodeId, exprs: Vec<Expr>) -> NodeId {
         let projection = exprs.into_iter().map(|expr| self.bind(input, expr)).collect();
-        let map = MapFilter { predicate: None, projection, on_error: OnError::Skip };
+        let map = MapFilter {
+            predicate: None,
+            projection,
+            on_error: OnError::Skip,
+        };
         self.add(Node::MapFilter(map), vec![input])
     }
 
     pub(in crate::plan) fn filter(&mut self, input: NodeId, predicate: Expr) -> NodeId {
         let schema = self.plan.schema(input).clone();
-        let columns = schema.fields().iter().enumerate().map(|(index, field)| Expression::column(index, field));
+        let columns = schema
+            .fields()
+            .iter()
+            .enumerate()
+            .map(|(index, field)| Expression::column(index, field));
         let predicate = Some(self.bind(input, predicate));
-        let map = MapFilter { predicate, projection: columns.collect(), on_error: OnError::Skip };
+        let map = MapFilter {
+            predicate,
+            projection: columns.collect(),
+            on_error: OnError::Skip,
+        };
         self.add(Node::MapFilter(map), vec![input])
     }
 
     fn join(&mut self, kind: JoinKind, left: NodeId, right: NodeId, on: Vec<(usize, usize)>) -> NodeId {
-        let join = Join { kind, on, null_equality: NullEquality::NullsDiffer, residual: None };
+        let join = Join {
+            kind,
+            on,
+            null_equality: NullEquality::NullsDiffer,
+            residual: None,
+        };
         self.add(Node::Join(join), vec![left, right])
     }
 
@@ -140,7 +164,10 @@ fn a_fused_map_fails_for_the_same_rows() {
     );
     // Predicates that cannot fail are one.
     let third = b.filter(first, c(0).gt(lit(1_i64)));
-    assert_eq!(b.after("fuse maps", third), "Filter  where: d != 0 AND a > 1\n  Input t\n");
+    assert_eq!(
+        b.after("fuse maps", third),
+        "Filter  where: d != 0 AND a > 1\n  Input t\n"
+    );
 }
 
 #[test]
@@ -198,11 +225,21 @@ fn filters_go_into_every_branch_of_a_union_and_both_sides_of_except() {
     let union = b.add(Node::Union(Union), vec![table, stream]);
     let filter = b.filter(union, c(0).gt(lit(1_i64)));
     let branches = "  Filter  where: a > 1\n    Input t\n  Filter  where: a > 1\n    Input s  growth: append-only\n";
-    assert_eq!(b.after("push filters", filter), format!("Map\n  Union\n{}", indent(branches)));
-    let except = SetOperation { kind: SetKind::Except, all: All::Yes, width: 4 };
+    assert_eq!(
+        b.after("push filters", filter),
+        format!("Map\n  Union\n{}", indent(branches))
+    );
+    let except = SetOperation {
+        kind: SetKind::Except,
+        all: All::Yes,
+        width: 4,
+    };
     let except = b.add(Node::SetOperation(except), vec![table, stream]);
     let filter = b.filter(except, c(0).gt(lit(1_i64)));
-    assert_eq!(b.after("push filters", filter), format!("Map\n  Except all\n{}", indent(branches)));
+    assert_eq!(
+        b.after("push filters", filter),
+        format!("Map\n  Except all\n{}", indent(branches))
+    );
 }
 
 fn indent(text: &str) -> String {
@@ -223,7 +260,10 @@ fn distinct_of_what_is_distinct_goes_away() {
     // Without its key, a row of the table may be there twice.
     let picked = b.map(table, vec![c(1)]);
     let kept = b.sums(picked, vec![0], vec![]);
-    assert_eq!(b.after("distinct of distinct", kept), "Distinct  keys: b\n  Map  columns: b\n    Input t\n");
+    assert_eq!(
+        b.after("distinct of distinct", kept),
+        "Distinct  keys: b\n  Map  columns: b\n    Input t\n"
+    );
 }
 
 #[test]
@@ -285,7 +325,10 @@ fn the_order_of_a_top_is_not_changed_by_pruning() {
     let top = b.add(Node::Top(top), vec![table]);
     let picked = b.map(top, vec![c(2)]);
     // All columns break ties; the number is not read.
-    assert_eq!(b.after("prune columns", picked), "Map  columns: c\n  Top  limit: 3\n    Input t\n");
+    assert_eq!(
+        b.after("prune columns", picked),
+        "Map  columns: c\n  Top  limit: 3\n    Input t\n"
+    );
 }
 
 #[test]
@@ -350,7 +393,10 @@ fn what_grows_without_bound_is_told() {
     assert_eq!(explain::unbounded(&b.plan, global), None);
     let of_stream = b.sums(stream, vec![1], vec![2]);
     let told = explain::unbounded(&b.plan, of_stream).unwrap();
-    assert!(told.contains("(b) of stream \"s\"") && told.contains("WATERMARK"), "{told}");
+    assert!(
+        told.contains("(b) of stream \"s\"") && told.contains("WATERMARK"),
+        "{told}"
+    );
     assert_eq!(
         explain::state(&b.plan, of_stream),
         "Aggregate  keys: b  calls: sum(c)  [keeps a group per (b); grows without bound]\n  Input s  growth: append-only\n"
@@ -368,5 +414,8 @@ fn a_fingerprint_tells_plans_apart_but_not_names() {
     let input = renamed.input(1, "other", Growth::Changing, Some(vec![0]));
     let same = renamed.sums(input, vec![1], vec![2]);
     let (plan, root) = b.plan.compact(one).unwrap();
-    assert_eq!(explain::fingerprint(&plan, root), explain::fingerprint(&renamed.plan, same));
+    assert_eq!(
+        explain::fingerprint(&plan, root),
+        explain::fingerprint(&renamed.plan, same)
+    );
 }

@@ -5,9 +5,7 @@
 //! client that does not read holds up its own statement, and nothing piles up.
 
 use super::frontend::{Message, is_message_kind, violation};
-use crate::config::{
-    MESSAGE_BYTES_MAX, READ_AHEAD_BYTES_MAX, SEND_BUFFER_BYTES, STARTUP_MESSAGE_BYTES_MAX,
-};
+use crate::config::{MESSAGE_BYTES_MAX, READ_AHEAD_BYTES_MAX, SEND_BUFFER_BYTES, STARTUP_MESSAGE_BYTES_MAX};
 use crate::error::Error;
 use bytes::{Buf, Bytes, BytesMut};
 use pgwire::messages::PgWireBackendMessage;

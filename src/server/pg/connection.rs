@@ -3,12 +3,12 @@
 //! After an error in the extended protocol everything up to the next Sync is skipped, as the protocol demands. While a
 //! statement runs, [`Watch`] listens for the client's end and for the order to stop, and cancels the statement.
 
+use super::super::Shutdown;
 use super::channel::{Broken, Incoming, Outgoing};
 use super::extended::Statements;
 use super::frontend::Message;
 use super::portal::Portals;
 use super::report::{self, Severity};
-use super::super::Shutdown;
 use crate::config::ABANDON_TIMEOUT_MS;
 use crate::engine::{Canceller, ImplicitEnd, Session, TransactionStatus};
 use crate::error::Error;
@@ -104,12 +104,7 @@ fn stopping() -> Broken {
 
 impl Connection {
     /// A conversation that has been opened.
-    pub(super) fn new(
-        session: Session,
-        mut input: Incoming,
-        output: Outgoing,
-        shutdown: Shutdown,
-    ) -> Self {
+    pub(super) fn new(session: Session, mut input: Incoming, output: Outgoing, shutdown: Shutdown) -> Self {
         let canceller = session.canceller();
         input.trust();
         Self {
@@ -148,9 +143,7 @@ impl Connection {
     }
 
     async fn handle(&mut self, message: Message) -> Result<(), Broken> {
-        if matches!(self.pipeline, Pipeline::Failed { .. })
-            && !matches!(message, Message::Sync)
-        {
+        if matches!(self.pipeline, Pipeline::Failed { .. }) && !matches!(message, Message::Sync) {
             return Ok(());
         }
         match message {
@@ -178,16 +171,15 @@ impl Connection {
                 self.answer(result)
             }
             Message::FunctionCall => {
-                let refused = Error::unsupported("function calls by OID are not supported")
-                    .with_hint("Use SELECT.");
+                let refused = Error::unsupported("function calls by OID are not supported").with_hint("Use SELECT.");
                 self.report(&refused);
                 self.ready().await
             }
             // What is left of a COPY that failed.
             Message::CopyData(_) | Message::CopyDone | Message::CopyFail(_) => Ok(()),
-            Message::Password(_) | Message::Terminate => Err(Broken::Fatal(
-                super::frontend::violation("unexpected message"),
-            )),
+            Message::Password(_) | Message::Terminate => {
+                Err(Broken::Fatal(super::frontend::violation("unexpected message")))
+            }
         }
     }
 
@@ -214,9 +206,14 @@ impl Connection {
     async fn sync(&mut self) -> Result<(), Broken> {
         let ending = std::mem::replace(&mut self.pipeline, Pipeline::Fresh);
         let end = match ending {
-            Pipeline::Fresh | Pipeline::Failed { implicit: Implicit::None } => None,
+            Pipeline::Fresh
+            | Pipeline::Failed {
+                implicit: Implicit::None,
+            } => None,
             Pipeline::Open => Some(ImplicitEnd::Commit),
-            Pipeline::Failed { implicit: Implicit::Begun } => Some(ImplicitEnd::Rollback),
+            Pipeline::Failed {
+                implicit: Implicit::Begun,
+            } => Some(ImplicitEnd::Rollback),
         };
         if let Some(end) = end {
             // What a commit waits for must not be waited for by open result streams.
@@ -229,10 +226,7 @@ impl Connection {
     }
 
     /// Ends the implicit transaction.
-    pub(super) async fn end_implicit(
-        &mut self,
-        end: ImplicitEnd,
-    ) -> Result<Result<(), Error>, Broken> {
+    pub(super) async fn end_implicit(&mut self, end: ImplicitEnd) -> Result<Result<(), Error>, Broken> {
         let ended = self.watch.over(self.session.end_implicit(end)).await?;
         report::put_asides(&mut self.session, &mut self.output);
         Ok(ended)

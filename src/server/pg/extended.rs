@@ -20,9 +20,7 @@ use arrow::datatypes::{Field, Schema};
 use bytes::Bytes;
 use pgwire::messages::PgWireBackendMessage as Backend;
 use pgwire::messages::data::{NoData, ParameterDescription};
-use pgwire::messages::extendedquery::{
-    BindComplete, CloseComplete, ParseComplete, PortalSuspended,
-};
+use pgwire::messages::extendedquery::{BindComplete, CloseComplete, ParseComplete, PortalSuspended};
 use pgwire::messages::response::EmptyQueryResponse;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -61,9 +59,11 @@ impl Statements {
             ));
         }
         if self.0.len() >= PREPARED_STATEMENTS_MAX {
-            return Err(Error::limit("54000", "too many prepared statements").with_detail(
-                format!("The limit is {PREPARED_STATEMENTS_MAX} (prepared_statements_max)."),
-            ));
+            return Err(
+                Error::limit("54000", "too many prepared statements").with_detail(format!(
+                    "The limit is {PREPARED_STATEMENTS_MAX} (prepared_statements_max)."
+                )),
+            );
         }
         Ok(())
     }
@@ -109,8 +109,7 @@ impl Connection {
         };
         self.statements.check_free(&name)?;
         self.statements.0.insert(name, Arc::new(prepared));
-        self.output
-            .put(&Backend::ParseComplete(ParseComplete::new()));
+        self.output.put(&Backend::ParseComplete(ParseComplete::new()));
         Ok(())
     }
 
@@ -136,8 +135,7 @@ impl Connection {
             progress: Progress::New,
         };
         self.portals.insert(bind.portal, portal)?;
-        self.output
-            .put(&Backend::BindComplete(BindComplete::new()));
+        self.output.put(&Backend::BindComplete(BindComplete::new()));
         Ok(())
     }
 
@@ -172,16 +170,11 @@ impl Connection {
             }
             Target::Portal(name) => self.portals.remove(name),
         }
-        self.output
-            .put(&Backend::CloseComplete(CloseComplete::new()));
+        self.output.put(&Backend::CloseComplete(CloseComplete::new()));
     }
 
     /// Answers an `Execute`. The outer error ends the connection, the inner one the pipeline.
-    pub(super) async fn execute(
-        &mut self,
-        name: &str,
-        rows_max: usize,
-    ) -> std::result::Result<Result<()>, Broken> {
+    pub(super) async fn execute(&mut self, name: &str, rows_max: usize) -> std::result::Result<Result<()>, Broken> {
         let portal = match self.portals.get(name) {
             Ok(portal) => portal,
             Err(error) => return Ok(Err(error)),
@@ -214,8 +207,7 @@ impl Connection {
         };
         portal.progress = Progress::Done;
         let Some(statement) = portal.statement.clone() else {
-            self.output
-                .put(&Backend::EmptyQueryResponse(EmptyQueryResponse::new()));
+            self.output.put(&Backend::EmptyQueryResponse(EmptyQueryResponse::new()));
             return Ok(Ok(()));
         };
         let parameters = portal.parameters.clone();
@@ -232,8 +224,7 @@ impl Connection {
         report::put_asides(&mut self.session, &mut self.output);
         let (columns, cursor) = match outcome {
             Outcome::Empty => {
-                self.output
-                    .put(&Backend::EmptyQueryResponse(EmptyQueryResponse::new()));
+                self.output.put(&Backend::EmptyQueryResponse(EmptyQueryResponse::new()));
                 return Ok(Ok(()));
             }
             Outcome::Done { tag } => return Ok(self.put_tag_or_error(Ok(tag))),
@@ -241,21 +232,14 @@ impl Connection {
                 let result = self.copy_in(copy).await?;
                 return Ok(self.put_tag_or_error(result));
             }
-            Outcome::CopyOut {
-                columns,
-                rows,
-                format,
-            } => {
+            Outcome::CopyOut { columns, rows, format } => {
                 let result = self.copy_out(columns, rows, format).await?;
                 return Ok(self.put_tag_or_error(result));
             }
-            Outcome::Rows { columns, rows, tag } => {
-                (columns, Cursor::new(rows, tag, Pace::Bulk))
+            Outcome::Rows { columns, rows, tag } => (columns, Cursor::new(rows, tag, Pace::Bulk)),
+            Outcome::Subscribe { columns, rows } => {
+                (columns, Cursor::new(rows, crate::engine::RowsTag::Select, Pace::Live))
             }
-            Outcome::Subscribe { columns, rows } => (
-                columns,
-                Cursor::new(rows, crate::engine::RowsTag::Select, Pace::Live),
-            ),
         };
         let portal = match self.portals.get_mut(name) {
             Ok(portal) => portal,
@@ -264,9 +248,7 @@ impl Connection {
         if let Some(promised) = &portal.columns
             && !same_shape(promised, &columns)
         {
-            return Ok(Err(Error::unsupported(
-                "cached plan must not change result type",
-            )));
+            return Ok(Err(Error::unsupported("cached plan must not change result type")));
         }
         portal.columns = Some(columns);
         portal.progress = Progress::Rows(cursor);
@@ -297,11 +279,7 @@ impl Connection {
     }
 
     /// Sends the next rows of a portal that has some.
-    async fn put_piece(
-        &mut self,
-        name: &str,
-        rows_max: usize,
-    ) -> std::result::Result<Result<()>, Broken> {
+    async fn put_piece(&mut self, name: &str, rows_max: usize) -> std::result::Result<Result<()>, Broken> {
         let settings = self.session.settings();
         let Ok(portal) = self.portals.get_mut(name) else {
             return Ok(Ok(()));
@@ -326,8 +304,7 @@ impl Connection {
                 return Ok(Err(error));
             }
             Ok(Piece::Suspended) => {
-                self.output
-                    .put(&Backend::PortalSuspended(PortalSuspended::new()));
+                self.output.put(&Backend::PortalSuspended(PortalSuspended::new()));
             }
             Ok(Piece::Ended(count)) => {
                 let tag = cursor.tag().clone();
@@ -341,9 +318,7 @@ impl Connection {
 
     /// Begins the pipeline's transaction, unless one is open or this statement is all of it.
     async fn begin_if_needed(&mut self) -> std::result::Result<(), Broken> {
-        if self.pipeline != Pipeline::Fresh
-            || self.session.status() != TransactionStatus::Idle
-        {
+        if self.pipeline != Pipeline::Fresh || self.session.status() != TransactionStatus::Idle {
             return Ok(());
         }
         if self.watch.peek_kind().await? == b'S' {
@@ -377,10 +352,7 @@ fn same_shape(promised: &[ResultColumn], actual: &[ResultColumn]) -> bool {
 fn check_formats(formats: &[i16]) -> Result<()> {
     match formats.iter().find(|format| !matches!(format, 0 | 1)) {
         None => Ok(()),
-        Some(format) => Err(Error::semantic(
-            "22023",
-            format!("unsupported format code: {format}"),
-        )),
+        Some(format) => Err(Error::semantic("22023", format!("unsupported format code: {format}"))),
     }
 }
 
@@ -411,8 +383,8 @@ fn bound(prepared: &Prepared, bind: &Bind, settings: Settings) -> Result<Paramet
     let mut columns: Vec<ArrayRef> = Vec::with_capacity(kinds.len());
     for (index, (kind, value)) in kinds.iter().zip(&bind.parameters).enumerate() {
         let format = report::format_of(formats, index);
-        let column = one_value(kind, value.as_ref(), format, settings)
-            .map_err(|error| place(error, &bind.portal, index + 1))?;
+        let column =
+            one_value(kind, value.as_ref(), format, settings).map_err(|error| place(error, &bind.portal, index + 1))?;
         fields.push(Field::from(
             kind.field(format!("${}", index + 1), Nullability::Nullable),
         ));
@@ -425,12 +397,7 @@ fn bound(prepared: &Prepared, bind: &Bind, settings: Settings) -> Result<Paramet
     })
 }
 
-fn one_value(
-    kind: &Type,
-    value: Option<&Bytes>,
-    format: i16,
-    settings: Settings,
-) -> Result<ArrayRef> {
+fn one_value(kind: &Type, value: Option<&Bytes>, format: i16, settings: Settings) -> Result<ArrayRef> {
     let mut builder = ColumnBuilder::new(kind).with_settings(settings);
     match (value, format) {
         (None, _) => builder.push_null(),

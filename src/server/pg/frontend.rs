@@ -242,8 +242,7 @@ impl Body {
         match self.i32()? {
             -1 => Ok(None),
             length => {
-                let length = usize::try_from(length)
-                    .map_err(|_| violation("invalid length of a parameter's value"))?;
+                let length = usize::try_from(length).map_err(|_| violation("invalid length of a parameter's value"))?;
                 self.need(length)?;
                 Ok(Some(self.0.split_to(length)))
             }
@@ -257,9 +256,7 @@ impl Body {
         match kind {
             b'S' => Ok(Target::Statement(name)),
             b'P' => Ok(Target::Portal(name)),
-            other => Err(violation(format!(
-                "invalid DESCRIBE or CLOSE message subtype {other}"
-            ))),
+            other => Err(violation(format!("invalid DESCRIBE or CLOSE message subtype {other}"))),
         }
     }
 }
@@ -328,9 +325,7 @@ mod tests {
                 secret: 9
             }
         );
-        let Opening::Startup { minor, parameters } =
-            packet(3 << 16, b"user\0me\0database\0d\0\0").unwrap()
-        else {
+        let Opening::Startup { minor, parameters } = packet(3 << 16, b"user\0me\0database\0d\0\0").unwrap() else {
             panic!("a start-up packet starts up");
         };
         assert_eq!((minor, parameters["user"].as_str()), (0, "me"));

@@ -17,9 +17,7 @@ mod startup;
 mod transfer;
 
 use super::Shutdown;
-use crate::config::{
-    AUTHENTICATION_TIMEOUT_MS, Authentication, CONNECTIONS_MAX, Config, SHUTDOWN_TIMEOUT_MS, Tls,
-};
+use crate::config::{AUTHENTICATION_TIMEOUT_MS, Authentication, CONNECTIONS_MAX, Config, SHUTDOWN_TIMEOUT_MS, Tls};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use pgwire::tokio::TlsAcceptor;
@@ -51,9 +49,9 @@ pub struct Server {
 impl Server {
     /// Starts to listen.
     pub async fn bind(config: &Config, engine: Engine) -> Result<Self> {
-        let listener = TcpListener::bind(config.listen).await.map_err(|error| {
-            Error::external("58000", format!("cannot listen on {}: {error}", config.listen))
-        })?;
+        let listener = TcpListener::bind(config.listen)
+            .await
+            .map_err(|error| Error::external("58000", format!("cannot listen on {}: {error}", config.listen)))?;
         let tls = config.tls.as_ref().map(acceptor).transpose()?;
         Ok(Self {
             listener,
@@ -92,10 +90,7 @@ impl Server {
         }
         drop(self.listener);
         let all = self.permits.acquire_many(CONNECTIONS_MAX as u32);
-        if timeout(Duration::from_millis(SHUTDOWN_TIMEOUT_MS), all)
-            .await
-            .is_err()
-        {
+        if timeout(Duration::from_millis(SHUTDOWN_TIMEOUT_MS), all).await.is_err() {
             tracing::warn!("connections did not end in time and are cut off");
         }
     }
@@ -158,16 +153,11 @@ fn acceptor(tls: &Tls) -> Result<TlsAcceptor> {
     if chain.is_empty() {
         return Err(broken(&tls.certificates, "it has no certificate".to_owned()));
     }
-    let key = PrivateKeyDer::from_pem_file(&tls.key)
-        .map_err(|error| broken(&tls.key, error.to_string()))?;
+    let key = PrivateKeyDer::from_pem_file(&tls.key).map_err(|error| broken(&tls.key, error.to_string()))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let identity = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .and_then(|builder| {
-            builder
-                .with_no_client_auth()
-                .with_single_cert(chain, key)
-        })
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
         .map_err(|error| broken(&tls.certificates, error.to_string()))?;
     Ok(TlsAcceptor::from(Arc::new(identity)))
 }

@@ -74,10 +74,7 @@ impl Portals {
     /// Adds a portal. Only the unnamed one may be replaced.
     pub(super) fn insert(&mut self, name: String, portal: Portal) -> Result<()> {
         if !name.is_empty() && self.0.contains_key(&name) {
-            return Err(Error::semantic(
-                "42P03",
-                format!("cursor \"{name}\" already exists"),
-            ));
+            return Err(Error::semantic("42P03", format!("cursor \"{name}\" already exists")));
         }
         if self.0.len() >= PORTALS_MAX {
             return Err(Error::limit("54000", "too many open portals")

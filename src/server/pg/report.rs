@@ -7,8 +7,7 @@ use crate::error::Error;
 use pgwire::messages::PgWireBackendMessage as Backend;
 use pgwire::messages::data::{FieldDescription, RowDescription};
 use pgwire::messages::response::{
-    CommandComplete, ErrorResponse, NoticeResponse, ReadyForQuery,
-    TransactionStatus as WireStatus,
+    CommandComplete, ErrorResponse, NoticeResponse, ReadyForQuery, TransactionStatus as WireStatus,
 };
 use pgwire::messages::startup::ParameterStatus;
 

@@ -112,17 +112,14 @@ mod tests {
                 kind: Type::Int4,
             },
         ];
-        let array: arrow::array::ArrayRef =
-            Arc::new(arrow::array::Int32Array::from(vec![Some(7), None]));
+        let array: arrow::array::ArrayRef = Arc::new(arrow::array::Int32Array::from(vec![Some(7), None]));
         let batch = RecordBatch::try_from_iter([("a", array.clone()), ("b", array)]).unwrap();
         let writer = RowWriter::new(&columns, &batch, &[0, 1], &Settings::default()).unwrap();
         let mut out = BytesMut::new();
         writer.write(0, &mut out).unwrap();
         assert_eq!(
             &out[..],
-            [
-                b'D', 0, 0, 0, 19, 0, 2, 0, 0, 0, 1, b'7', 0, 0, 0, 4, 0, 0, 0, 7
-            ]
+            [b'D', 0, 0, 0, 19, 0, 2, 0, 0, 0, 1, b'7', 0, 0, 0, 4, 0, 0, 0, 7]
         );
         out.clear();
         writer.write(1, &mut out).unwrap();

@@ -20,8 +20,7 @@ impl Connection {
         match self.session.parse(text) {
             Err(error) => self.report(&error),
             Ok(statements) if statements.is_empty() => {
-                self.output
-                    .put(&Backend::EmptyQueryResponse(EmptyQueryResponse::new()));
+                self.output.put(&Backend::EmptyQueryResponse(EmptyQueryResponse::new()));
             }
             Ok(statements) => self.run_all(&statements).await?,
         }
@@ -45,9 +44,7 @@ impl Connection {
                 Ok(tag) => last_tag = Some(tag),
                 Err(error) => {
                     self.report(&error);
-                    if implicit
-                        && let Err(error) = self.end_implicit(ImplicitEnd::Rollback).await?
-                    {
+                    if implicit && let Err(error) = self.end_implicit(ImplicitEnd::Rollback).await? {
                         tracing::error!(%error, "an implicit transaction could not be rolled back");
                     }
                     return Ok(());
@@ -66,9 +63,7 @@ impl Connection {
     fn put_tag(&mut self, tag: Option<Tag>) {
         match tag {
             None => {}
-            Some(Tag::Empty) => self
-                .output
-                .put(&Backend::EmptyQueryResponse(EmptyQueryResponse::new())),
+            Some(Tag::Empty) => self.output.put(&Backend::EmptyQueryResponse(EmptyQueryResponse::new())),
             Some(Tag::Complete(tag)) => self.output.put(&report::complete(tag)),
         }
     }
@@ -96,11 +91,7 @@ impl Connection {
                     .map(|count| report::tag_text(&tag, count))
             }
             Outcome::CopyIn(copy) => self.copy_in(copy).await?,
-            Outcome::CopyOut {
-                columns,
-                rows,
-                format,
-            } => self.copy_out(columns, rows, format).await?,
+            Outcome::CopyOut { columns, rows, format } => self.copy_out(columns, rows, format).await?,
             Outcome::Subscribe { columns, rows } => self.subscribe(columns, rows).await?,
         };
         report::put_asides(&mut self.session, &mut self.output);

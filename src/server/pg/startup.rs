@@ -25,11 +25,7 @@ const DATABASES: [&str; 2] = ["headwater", "postgres"];
 const PROTOCOL: i32 = 3 << 16;
 
 /// Takes a connection through its start; `None` if it asked for no session or is gone.
-pub(super) async fn start(
-    socket: TcpStream,
-    place: &Place,
-    shutdown: Shutdown,
-) -> Option<Connection> {
+pub(super) async fn start(socket: TcpStream, place: &Place, shutdown: Shutdown) -> Option<Connection> {
     let (stream, opening) = match negotiate(socket, place).await {
         Ok(opened) => opened?,
         Err(()) => return None,
@@ -44,9 +40,7 @@ pub(super) async fn start(
             let request = Request { minor, parameters };
             open_session(place, request, &mut input, &mut output).await
         }
-        Ok(Opening::Ssl | Opening::Gss) => Err(Broken::Fatal(violation(
-            "a second request for encryption is refused",
-        ))),
+        Ok(Opening::Ssl | Opening::Gss) => Err(Broken::Fatal(violation("a second request for encryption is refused"))),
         Err(error) => Err(Broken::Fatal(error)),
     };
     match started {
@@ -139,10 +133,7 @@ async fn open_session(
         return Err(Broken::Fatal(missing));
     }
     let list: Vec<(String, String)> = parameters.clone().into_iter().collect();
-    let mut session = place
-        .engine
-        .connect(&user, &database, &list)
-        .map_err(Broken::Fatal)?;
+    let mut session = place.engine.connect(&user, &database, &list).map_err(Broken::Fatal)?;
     output.put(&Backend::Authentication(AuthenticationMessage::Ok));
     let application = parameters.get("application_name").cloned();
     put_settings(&mut session, &user, application, encoding, output);
@@ -156,11 +147,7 @@ async fn open_session(
 }
 
 /// Tells a client that speaks a later minor version, or asks for extensions, what it gets.
-fn negotiate_version(
-    minor: u16,
-    parameters: &mut BTreeMap<String, String>,
-    output: &mut Outgoing,
-) {
+fn negotiate_version(minor: u16, parameters: &mut BTreeMap<String, String>, output: &mut Outgoing) {
     let extensions: Vec<String> = parameters
         .keys()
         .filter(|name| name.starts_with("_pq_."))
@@ -207,9 +194,7 @@ fn command_line_options(options: &str) -> Result<Vec<(String, String)>> {
     while let Some(character) = characters.next() {
         match character {
             c if c.is_ascii_whitespace() => words.extend(word.take()),
-            '\\' => word
-                .get_or_insert_default()
-                .extend(characters.next()),
+            '\\' => word.get_or_insert_default().extend(characters.next()),
             c => word.get_or_insert_default().push(c),
         }
     }
@@ -260,11 +245,10 @@ async fn authenticate(
     output.flush().await?;
     let initial = password(input).await?;
     let client_first = initial_response(&initial).map_err(Broken::Fatal)?;
-    let (exchange, server_first) =
-        Exchange::start(verifier, client_first).map_err(Broken::Fatal)?;
-    output.put(&Backend::Authentication(
-        AuthenticationMessage::SASLContinue(Bytes::from(server_first)),
-    ));
+    let (exchange, server_first) = Exchange::start(verifier, client_first).map_err(Broken::Fatal)?;
+    output.put(&Backend::Authentication(AuthenticationMessage::SASLContinue(
+        Bytes::from(server_first),
+    )));
     output.flush().await?;
     let last = password(input).await?;
     let client_final = crate::types::text::utf8(&last).map_err(Broken::Fatal)?;
@@ -272,9 +256,9 @@ async fn authenticate(
         .finish(client_final)
         .map_err(Broken::Fatal)?
         .ok_or_else(failed)?;
-    output.put(&Backend::Authentication(AuthenticationMessage::SASLFinal(
-        Bytes::from(server_final),
-    )));
+    output.put(&Backend::Authentication(AuthenticationMessage::SASLFinal(Bytes::from(
+        server_final,
+    ))));
     Ok(())
 }
 
@@ -298,13 +282,7 @@ fn initial_response(bytes: &[u8]) -> Result<&str> {
 }
 
 /// Tells the client the settings that it follows.
-fn put_settings(
-    session: &mut Session,
-    user: &str,
-    application: Option<String>,
-    encoding: &str,
-    output: &mut Outgoing,
-) {
+fn put_settings(session: &mut Session, user: &str, application: Option<String>, encoding: &str, output: &mut Outgoing) {
     let zone = session.settings().time_zone.name();
     let version = server_version();
     let mut settings: Vec<(String, String)> = [
@@ -326,10 +304,7 @@ fn put_settings(
     .to_vec();
     // What the client's parameters changed counts.
     for (name, value) in session.take_parameter_changes() {
-        match settings
-            .iter_mut()
-            .find(|(known, _)| known.eq_ignore_ascii_case(&name))
-        {
+        match settings.iter_mut().find(|(known, _)| known.eq_ignore_ascii_case(&name)) {
             Some(known) => known.1 = value,
             None => settings.push((name, value)),
         }

@@ -21,10 +21,7 @@ enum Pace {
 
 impl Connection {
     /// Takes the data of `COPY ... FROM STDIN`; the tag of its end.
-    pub(super) async fn copy_in(
-        &mut self,
-        mut copy: CopyIn,
-    ) -> std::result::Result<Result<String>, Broken> {
+    pub(super) async fn copy_in(&mut self, mut copy: CopyIn) -> std::result::Result<Result<String>, Broken> {
         let format = i16::from(copy.binary());
         let formats = vec![format; copy.columns()];
         self.output.put(&Backend::CopyInResponse(CopyInResponse::new(
@@ -74,8 +71,7 @@ impl Connection {
         columns: Vec<ResultColumn>,
         rows: RowStream,
     ) -> std::result::Result<Result<String>, Broken> {
-        self.send_lines(columns, rows, CopyFormat::default(), Pace::Live)
-            .await
+        self.send_lines(columns, rows, CopyFormat::default(), Pace::Live).await
     }
 
     async fn send_lines(
@@ -87,16 +83,12 @@ impl Connection {
     ) -> std::result::Result<Result<String>, Broken> {
         let binary = i16::from(format.form == Form::Binary);
         let formats = vec![binary; columns.len()];
-        self.output
-            .put(&Backend::CopyOutResponse(CopyOutResponse::new(
-                binary as i8,
-                formats.len() as i16,
-                formats,
-            )));
-        let columns = columns
-            .into_iter()
-            .map(|column| (column.name, column.kind))
-            .collect();
+        self.output.put(&Backend::CopyOutResponse(CopyOutResponse::new(
+            binary as i8,
+            formats.len() as i16,
+            formats,
+        )));
+        let columns = columns.into_iter().map(|column| (column.name, column.kind)).collect();
         let writer = CopyWriter::new(columns, format, self.session.settings());
         self.put_data(|out| writer.start(out));
         if pace == Pace::Live {

@@ -15,13 +15,20 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 
 /// Ascending, NULLs last: the order of rows wherever one breaks a tie.
-const ROW_ORDER: SortOptions = SortOptions { descending: false, nulls_first: false };
+const ROW_ORDER: SortOptions = SortOptions {
+    descending: false,
+    nulls_first: false,
+};
 
 /// Rows as bytes that are equal when the rows are.
 fn encoded(columns: &[ArrayRef], rows: usize) -> Result<Vec<OwnedRow>> {
     // No columns: all rows are equal.
     let nothing: ArrayRef = std::sync::Arc::new(BooleanArray::from(vec![true; rows]));
-    let columns = if columns.is_empty() { std::slice::from_ref(&nothing) } else { columns };
+    let columns = if columns.is_empty() {
+        std::slice::from_ref(&nothing)
+    } else {
+        columns
+    };
     let fields = columns
         .iter()
         .map(|column| SortField::new_with_options(column.data_type().clone(), ROW_ORDER))
@@ -42,7 +49,11 @@ fn taken(batch: &RecordBatch, indices: &[u32], schema: &SchemaRef, extra: Vec<Ar
         .into_iter()
         .zip(schema.fields())
         .map(|(column, field)| {
-            if column.data_type() == field.data_type() { Ok(column) } else { cast(&column, field.data_type()) }
+            if column.data_type() == field.data_type() {
+                Ok(column)
+            } else {
+                cast(&column, field.data_type())
+            }
         })
         .collect::<Result<Vec<_>, _>>()?;
     batch_of(schema.clone(), columns, indices.len())
@@ -135,7 +146,10 @@ pub(super) fn range(batch: &RecordBatch, time: &ArrayRef, range: Range, schema: 
                 return Some(false);
             };
             Some(match range {
-                Range::Last { length_micros, slide_micros } => {
+                Range::Last {
+                    length_micros,
+                    slide_micros,
+                } => {
                     let now = slide_micros.map_or(now, |slide| now - now.rem_euclid(slide));
                     value > now.saturating_sub(length_micros) && value <= now
                 }
@@ -172,7 +186,11 @@ pub(super) fn rows(
     let mut kept = Vec::new();
     let mut seen = 0;
     for (at, row) in order.iter().enumerate() {
-        seen = if at > 0 && keys[order[at - 1]] == keys[*row] { seen + 1 } else { 1 };
+        seen = if at > 0 && keys[order[at - 1]] == keys[*row] {
+            seen + 1
+        } else {
+            1
+        };
         if seen <= count {
             kept.push(*row as u32);
         }

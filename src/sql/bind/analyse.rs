@@ -5,8 +5,8 @@
 //! otherwise, CASE, IN and UNION get their common types, and every cast becomes PostgreSQL's. DataFusion's own
 //! coercion then finds little to do but the arguments of its functions, and what it adds is replaced likewise.
 
-use super::guard;
 use super::expression::{Operators, common_type, type_of};
+use super::guard;
 use crate::error::{Error, Result};
 use crate::sql::error::{external, from_datafusion};
 use crate::sql::function::cast::{CastTo, Context, cast_expression, exists, is_plain, literal};
@@ -68,14 +68,19 @@ impl Settle {
 
     /// A plan whose inputs come first; `outer` are the schemas around a subquery, the nearest last.
     fn plan(&self, plan: LogicalPlan, outer: &[DFSchemaRef]) -> DataFusionResult<LogicalPlan> {
-        let plan = plan.map_children(|child| self.plan(child, outer).map(Transformed::yes))?.data;
+        let plan = plan
+            .map_children(|child| self.plan(child, outer).map(Transformed::yes))?
+            .data;
         let plan = match plan {
             LogicalPlan::Union(union) => self.union(union)?,
             other => other,
         };
         let mut schema = merge_schema(&plan.inputs());
         if let LogicalPlan::TableScan(scan) = &plan {
-            schema.merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?);
+            schema.merge(&DFSchema::try_from_qualified_schema(
+                scan.table_name.clone(),
+                &scan.source.schema(),
+            )?);
         }
         let schema = Arc::new(schema);
         let preserver = NamePreserver::new(&plan);
@@ -123,14 +128,22 @@ impl Settle {
 
     /// The inputs of a UNION in common types.
     fn union(&self, union: Union) -> DataFusionResult<LogicalPlan> {
-        let columns = union.inputs.iter().map(|input| input.schema().fields().len()).min().unwrap_or(0);
+        let columns = union
+            .inputs
+            .iter()
+            .map(|input| input.schema().fields().len())
+            .min()
+            .unwrap_or(0);
         let mut common = Vec::with_capacity(columns);
         for index in 0..columns {
             let mut kind = Type::Unknown;
             for input in &union.inputs {
                 let own = output_type(input, index)?;
                 kind = common_type(&kind, &own).ok_or_else(|| {
-                    external(Error::semantic("42804", format!("UNION types {kind} and {own} cannot be matched")))
+                    external(Error::semantic(
+                        "42804",
+                        format!("UNION types {kind} and {own} cannot be matched"),
+                    ))
                 })?;
             }
             common.push(if kind == Type::Unknown { Type::Text } else { kind });
@@ -166,25 +179,30 @@ impl Settle {
                     .map_or(field, |known| known.clone());
                 Ok(Expr::OuterReferenceColumn(settled, column))
             }
-            Expr::ScalarSubquery(subquery) => {
-                Ok(Expr::ScalarSubquery(self.subquery(subquery, schema, outer)?))
-            }
+            Expr::ScalarSubquery(subquery) => Ok(Expr::ScalarSubquery(self.subquery(subquery, schema, outer)?)),
             Expr::Exists(Exists { subquery, negated }) => Ok(Expr::Exists(Exists {
                 subquery: self.subquery(subquery, schema, outer)?,
                 negated,
             })),
-            Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
+            Expr::InSubquery(InSubquery {
+                expr,
+                subquery,
+                negated,
+            }) => {
                 let subquery = self.subquery(subquery, schema, outer)?;
                 self.in_subquery(*expr, subquery, negated, schema)
             }
-            Expr::SetComparison(SetComparison { expr, subquery, op, quantifier }) => {
-                Ok(Expr::SetComparison(SetComparison {
-                    expr,
-                    subquery: self.subquery(subquery, schema, outer)?,
-                    op,
-                    quantifier,
-                }))
-            }
+            Expr::SetComparison(SetComparison {
+                expr,
+                subquery,
+                op,
+                quantifier,
+            }) => Ok(Expr::SetComparison(SetComparison {
+                expr,
+                subquery: self.subquery(subquery, schema, outer)?,
+                op,
+                quantifier,
+            })),
             other => Ok(other),
         }
     }
@@ -201,20 +219,15 @@ impl Settle {
     }
 
     /// `x IN (SELECT y)`: x and y in a common type.
-    fn in_subquery(
-        &self,
-        expr: Expr,
-        subquery: Subquery,
-        negated: bool,
-        schema: &DFSchema,
-    ) -> DataFusionResult<Expr> {
+    fn in_subquery(&self, expr: Expr, subquery: Subquery, negated: bool, schema: &DFSchema) -> DataFusionResult<Expr> {
         let left = type_of(&expr, schema)?;
         let right = output_type(&subquery.subquery, 0)?;
-        let common = common_type(&left, &right).ok_or_else(|| {
-            external(Error::semantic("42883", format!("operator does not exist: {left} = {right}")).with_hint(
+        let common =
+            common_type(&left, &right).ok_or_else(|| {
+                external(Error::semantic("42883", format!("operator does not exist: {left} = {right}")).with_hint(
                 "No operator matches the given name and argument types. You might need to add explicit type casts.",
             ))
-        })?;
+            })?;
         let common = if common == Type::Unknown { Type::Text } else { common };
         let expr = cast_expression(expr, &left, &common, Context::Implicit, &self.zone).map_err(external)?;
         let plan = if subquery.subquery.schema().fields().len() == 1 {
@@ -222,8 +235,15 @@ impl Settle {
         } else {
             subquery.subquery
         };
-        let subquery = Subquery { subquery: plan, ..subquery };
-        Ok(Expr::InSubquery(InSubquery { expr: Box::new(expr), subquery, negated }))
+        let subquery = Subquery {
+            subquery: plan,
+            ..subquery
+        };
+        Ok(Expr::InSubquery(InSubquery {
+            expr: Box::new(expr),
+            subquery,
+            negated,
+        }))
     }
 
     fn cast(&self, cast: datafusion::logical_expr::Cast, schema: &DFSchema) -> DataFusionResult<Expr> {
@@ -336,12 +356,23 @@ impl Settle {
 
     /// CASE: the results in a common type, and the conditions comparable with the operand.
     fn case(&self, case: Case, schema: &DFSchema) -> DataFusionResult<Expr> {
-        let Case { expr, when_then_expr, else_expr } = case;
+        let Case {
+            expr,
+            when_then_expr,
+            else_expr,
+        } = case;
         let mut common = Type::Unknown;
-        for result in when_then_expr.iter().map(|(_, then)| then.as_ref()).chain(else_expr.as_deref()) {
+        for result in when_then_expr
+            .iter()
+            .map(|(_, then)| then.as_ref())
+            .chain(else_expr.as_deref())
+        {
             let kind = type_of(result, schema)?;
             common = common_type(&common, &kind).ok_or_else(|| {
-                external(Error::semantic("42804", format!("CASE types {common} and {kind} cannot be matched")))
+                external(Error::semantic(
+                    "42804",
+                    format!("CASE types {common} and {kind} cannot be matched"),
+                ))
             })?;
         }
         if common == Type::Unknown {
@@ -349,7 +380,9 @@ impl Settle {
         }
         let settle = |expr: Expr| -> DataFusionResult<Box<Expr>> {
             let kind = type_of(&expr, schema)?;
-            cast_expression(expr, &kind, &common, Context::Implicit, &self.zone).map(Box::new).map_err(external)
+            cast_expression(expr, &kind, &common, Context::Implicit, &self.zone)
+                .map(Box::new)
+                .map_err(external)
         };
         // An operand is compared with each condition as `=` compares; once, where that is all in one plain type.
         let mut operand = expr.map(|expr| *expr);
@@ -382,7 +415,11 @@ impl Settle {
         }
         let else_expr = else_expr.map(|expr| settle(*expr)).transpose()?;
         let expr = kept.map(|(operand, _)| Box::new(operand));
-        Ok(Expr::Case(Case { expr, when_then_expr: branches, else_expr }))
+        Ok(Expr::Case(Case {
+            expr,
+            when_then_expr: branches,
+            else_expr,
+        }))
     }
 
     /// The type in which a CASE's operand and its conditions are all compared; `None` where that takes more than
@@ -431,7 +468,10 @@ fn output_type(plan: &LogicalPlan, index: usize) -> DataFusionResult<Type> {
     }
     if let LogicalPlan::Projection(projection) = plan
         && let Some(expr) = projection.expr.get(index)
-        && matches!(expr.clone().unalias(), Expr::Literal(ScalarValue::Utf8(_) | ScalarValue::Null, None))
+        && matches!(
+            expr.clone().unalias(),
+            Expr::Literal(ScalarValue::Utf8(_) | ScalarValue::Null, None)
+        )
     {
         return Ok(Type::Unknown);
     }
@@ -478,7 +518,10 @@ fn cast_columns_of(plan: &Arc<LogicalPlan>, kinds: &[Type], zone: &str) -> DataF
             cast => cast.alias_qualified(qualifier.cloned(), field.name()),
         });
     }
-    LogicalPlanBuilder::from(plan.clone()).project(exprs)?.build().map(Arc::new)
+    LogicalPlanBuilder::from(plan.clone())
+        .project(exprs)?
+        .build()
+        .map(Arc::new)
 }
 
 /// The rules that simplify plans, for queries that run once and for views that are maintained.
@@ -499,14 +542,12 @@ fn cast_columns_of(plan: &Arc<LogicalPlan>, kinds: &[Type], zone: &str) -> DataF
 /// What can fail is out of their reach meanwhile, see [`guard`].
 fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     use datafusion::optimizer::{
-        decorrelate_lateral_join::DecorrelateLateralJoin,
-        decorrelate_predicate_subquery::DecorrelatePredicateSubquery,
+        decorrelate_lateral_join::DecorrelateLateralJoin, decorrelate_predicate_subquery::DecorrelatePredicateSubquery,
         eliminate_cross_join::EliminateCrossJoin, eliminate_duplicated_expr::EliminateDuplicatedExpr,
         eliminate_filter::EliminateFilter, eliminate_limit::EliminateLimit,
         extract_equijoin_predicate::ExtractEquijoinPredicate, optimize_projections::OptimizeProjections,
-        push_down_filter::PushDownFilter,
-        rewrite_set_comparison::RewriteSetComparison, scalar_subquery_to_join::ScalarSubqueryToJoin,
-        simplify_expressions::SimplifyExpressions,
+        push_down_filter::PushDownFilter, rewrite_set_comparison::RewriteSetComparison,
+        scalar_subquery_to_join::ScalarSubqueryToJoin, simplify_expressions::SimplifyExpressions,
     };
     vec![
         Arc::new(RewriteSetComparison::new()),
@@ -527,7 +568,9 @@ fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
 /// Simplifies a plan without changing what it means, rows that fail included.
 pub fn optimise(plan: LogicalPlan) -> Result<LogicalPlan> {
     crate::sql::parser::on_deep_stack(|| {
-        let context = OptimizerContext::new().with_max_passes(3).with_skip_failing_rules(false);
+        let context = OptimizerContext::new()
+            .with_max_passes(3)
+            .with_skip_failing_rules(false);
         let plan = super::counted::count_where_values(plan).map_err(from_datafusion)?;
         let plan = Optimizer::with_rules(rules())
             .optimize(guard::protect(plan)?, &context, |_, _| {})
@@ -538,15 +581,21 @@ pub fn optimise(plan: LogicalPlan) -> Result<LogicalPlan> {
 
 /// A plan in which `now()` is this instant, microseconds since 1970.
 pub fn fix_now(plan: LogicalPlan, micros: i64) -> Result<LogicalPlan> {
-    let now = arrow::array::TimestampMicrosecondArray::from(vec![micros])
-        .with_data_type(DataType::Timestamp(arrow::datatypes::TimeUnit::Microsecond, Some(Arc::from("+00:00"))));
+    let now = arrow::array::TimestampMicrosecondArray::from(vec![micros]).with_data_type(DataType::Timestamp(
+        arrow::datatypes::TimeUnit::Microsecond,
+        Some(Arc::from("+00:00")),
+    ));
     let now = literal(&(Arc::new(now) as arrow::array::ArrayRef), &Type::Timestamptz(None))?;
     plan.transform_down_with_subqueries(|node| {
         let preserver = NamePreserver::new(&node);
         node.map_expressions(|expr| {
             let name = preserver.save(&expr);
             let replaced = expr.transform_up(|expr| {
-                Ok(if is_now(&expr) { Transformed::yes(now.clone()) } else { Transformed::no(expr) })
+                Ok(if is_now(&expr) {
+                    Transformed::yes(now.clone())
+                } else {
+                    Transformed::no(expr)
+                })
             })?;
             Ok(replaced.update_data(|expr| name.restore(expr)))
         })
@@ -557,12 +606,20 @@ pub fn fix_now(plan: LogicalPlan, micros: i64) -> Result<LogicalPlan> {
 
 /// An expression in which `now()` is this instant, microseconds since 1970.
 pub fn fix_now_in(expr: Expr, micros: i64) -> Result<Expr> {
-    let now = arrow::array::TimestampMicrosecondArray::from(vec![micros])
-        .with_data_type(DataType::Timestamp(arrow::datatypes::TimeUnit::Microsecond, Some(Arc::from("+00:00"))));
+    let now = arrow::array::TimestampMicrosecondArray::from(vec![micros]).with_data_type(DataType::Timestamp(
+        arrow::datatypes::TimeUnit::Microsecond,
+        Some(Arc::from("+00:00")),
+    ));
     let now = literal(&(Arc::new(now) as arrow::array::ArrayRef), &Type::Timestamptz(None))?;
-    expr.transform_up(|expr| Ok(if is_now(&expr) { Transformed::yes(now.clone()) } else { Transformed::no(expr) }))
-        .map(|transformed| transformed.data)
-        .map_err(from_datafusion)
+    expr.transform_up(|expr| {
+        Ok(if is_now(&expr) {
+            Transformed::yes(now.clone())
+        } else {
+            Transformed::no(expr)
+        })
+    })
+    .map(|transformed| transformed.data)
+    .map_err(from_datafusion)
 }
 
 /// A plan with literals for its parameters.

@@ -90,8 +90,7 @@ fn mismatch(column: &str, target: &Type, given: &Type) -> Error {
 fn null_of(kind: &Type) -> Result<Expr> {
     let value = ScalarValue::try_from(&kind.arrow()).map_err(from_datafusion)?;
     let field = kind.field("null", Nullability::Nullable);
-    let metadata = (!field.metadata().is_empty())
-        .then(|| datafusion::logical_expr::expr::FieldMetadata::from(&field));
+    let metadata = (!field.metadata().is_empty()).then(|| datafusion::logical_expr::expr::FieldMetadata::from(&field));
     Ok(Expr::Literal(value, metadata))
 }
 
@@ -157,7 +156,9 @@ impl Binder<'_> {
 
     fn insert(&self, insert: &ast::Insert, parameters: &mut ParameterTypes) -> Result<BoundInsert> {
         let TableObject::TableName(name) = &insert.table else {
-            return Err(Error::unsupported("INSERT into anything but a relation is not supported"));
+            return Err(Error::unsupported(
+                "INSERT into anything but a relation is not supported",
+            ));
         };
         let relation = self.target(name, "insert into")?;
         let mut targets = Vec::new();
@@ -180,10 +181,16 @@ impl Binder<'_> {
         }
         let given = self.insert_source(insert, &relation, &targets, explicit, parameters)?;
         let source = self.whole_rows(given, &relation)?;
-        let source = self.finish(source, parameters).map_err(|error| self.located(error, insert))?;
+        let source = self
+            .finish(source, parameters)
+            .map_err(|error| self.located(error, insert))?;
         Ok(BoundInsert {
             on_conflict: self.on_conflict(insert, &relation)?,
-            returning: self.returning(insert.returning.as_deref(), &relation, insert.table_alias.as_ref().map(|alias| &alias.alias))?,
+            returning: self.returning(
+                insert.returning.as_deref(),
+                &relation,
+                insert.table_alias.as_ref().map(|alias| &alias.alias),
+            )?,
             relation,
             source,
         })
@@ -362,7 +369,8 @@ impl Binder<'_> {
                 Some(text) => {
                     let parsed = parser::parse_expression(text)?;
                     let expr = self.expression(&parsed, plan.schema(), &mut PlannerContext::new())?;
-                    self.assigned(expr, plan.schema(), &column.kind, &column.name)?.alias(&column.name)
+                    self.assigned(expr, plan.schema(), &column.kind, &column.name)?
+                        .alias(&column.name)
                 }
                 None => own,
             });
@@ -416,8 +424,13 @@ impl Binder<'_> {
             .with_hint("For example, ON CONFLICT (column_name).")),
             OnConflictAction::DoUpdate(update) => {
                 let alias = insert.table_alias.as_ref().map(|alias| fold(&alias.alias));
-                self.conflict_update(relation, alias.as_deref(), &update.assignments, update.selection.as_ref())
-                    .map(OnConflict::Update)
+                self.conflict_update(
+                    relation,
+                    alias.as_deref(),
+                    &update.assignments,
+                    update.selection.as_ref(),
+                )
+                .map(OnConflict::Update)
             }
         }
     }
@@ -470,7 +483,11 @@ impl Binder<'_> {
         let filter = selection
             .map(|selection| settle(self.over_two(selection, &own_schema, &schema)?))
             .transpose()?;
-        Ok(ConflictUpdate { schema: Arc::new(schema), row, filter })
+        Ok(ConflictUpdate {
+            schema: Arc::new(schema),
+            row,
+            filter,
+        })
     }
 
     /// An expression over a row and `excluded`, in which unqualified names are the row's.
@@ -556,7 +573,14 @@ impl Binder<'_> {
             Some(UpdateTableFromKind::BeforeSet(from) | UpdateTableFromKind::AfterSet(from)) => from.clone(),
             None => Vec::new(),
         };
-        let plan = self.changed_rows(&relation, alias, projection, from, update.selection.as_ref(), parameters)?;
+        let plan = self.changed_rows(
+            &relation,
+            alias,
+            projection,
+            from,
+            update.selection.as_ref(),
+            parameters,
+        )?;
         let LogicalPlan::Projection(selected) = plan else {
             return Err(Error::internal("a list of values is a projection"));
         };
@@ -582,7 +606,9 @@ impl Binder<'_> {
             .and_then(LogicalPlanBuilder::build)
             .map_err(|error| self.located(error, update))?;
         let plan = self.recomputed(plan, &relation)?;
-        let source = self.finish(plan, parameters).map_err(|error| self.located(error, update))?;
+        let source = self
+            .finish(plan, parameters)
+            .map_err(|error| self.located(error, update))?;
         Ok(BoundUpdate {
             returning: self.returning(update.returning.as_deref(), &relation, alias.map(|alias| &alias.name))?,
             relation,
@@ -597,8 +623,11 @@ impl Binder<'_> {
         }
         let width = relation.columns.len();
         let all: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
-        let columns: Vec<(String, Type)> =
-            relation.columns.iter().map(|column| (column.name.clone(), column.kind.clone())).collect();
+        let columns: Vec<(String, Type)> = relation
+            .columns
+            .iter()
+            .map(|column| (column.name.clone(), column.kind.clone()))
+            .collect();
         let schema = schema_of(&columns, Some("new"))?;
         let qualifier = TableReference::bare("new");
         let mut exprs = all[..width].to_vec();
@@ -657,9 +686,17 @@ impl Binder<'_> {
             let qualifier = alias.map_or_else(|| Ident::with_quote('"', &relation.name), |alias| alias.name.clone());
             let projection = old_row(&relation, &qualifier);
             let using = delete.using.clone().unwrap_or_default();
-            let plan =
-                self.changed_rows(&relation, alias, projection, using, delete.selection.as_ref(), parameters)?;
-            let source = self.finish(plan, parameters).map_err(|error| self.located(error, delete))?;
+            let plan = self.changed_rows(
+                &relation,
+                alias,
+                projection,
+                using,
+                delete.selection.as_ref(),
+                parameters,
+            )?;
+            let source = self
+                .finish(plan, parameters)
+                .map_err(|error| self.located(error, delete))?;
             Ok(BoundDelete {
                 returning: self.returning(delete.returning.as_deref(), &relation, alias.map(|alias| &alias.name))?,
                 relation,
@@ -722,7 +759,10 @@ fn flat(assignments: &[Assignment]) -> Result<Vec<(&Ident, &ast::Expr)>> {
         match &assignment.target {
             AssignmentTarget::ColumnName(name) => {
                 let ident = name.0.last().and_then(|part| part.as_ident());
-                all.push((ident.ok_or_else(|| Error::syntax("a column's name is missing"))?, &assignment.value));
+                all.push((
+                    ident.ok_or_else(|| Error::syntax("a column's name is missing"))?,
+                    &assignment.value,
+                ));
             }
             AssignmentTarget::Tuple(names) => {
                 let values = match &assignment.value {

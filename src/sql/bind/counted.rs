@@ -39,7 +39,9 @@ pub(super) fn count_where_values(plan: LogicalPlan) -> Result<LogicalPlan> {
         return Ok(counted.data);
     }
     // A count is never NULL, where what it replaces may have been.
-    let plan = counted.data.transform_up_with_subqueries(|node| node.recompute_schema().map(Transformed::yes))?;
+    let plan = counted
+        .data
+        .transform_up_with_subqueries(|node| node.recompute_schema().map(Transformed::yes))?;
     Ok(plan.data)
 }
 
@@ -70,9 +72,10 @@ fn in_filter(filter: Filter) -> Result<Transformed<LogicalPlan>> {
         parts.push(part.data);
     }
     match conjunction(parts) {
-        Some(predicate) if changed => {
-            Ok(Transformed::yes(LogicalPlan::Filter(Filter::try_new(predicate, filter.input)?)))
-        }
+        Some(predicate) if changed => Ok(Transformed::yes(LogicalPlan::Filter(Filter::try_new(
+            predicate,
+            filter.input,
+        )?))),
         _ => Ok(Transformed::no(LogicalPlan::Filter(filter))),
     }
 }
@@ -85,7 +88,11 @@ fn is_joined(part: &Expr) -> bool {
     };
     match inner {
         Expr::Exists(_) => true,
-        Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
+        Expr::InSubquery(InSubquery {
+            expr,
+            subquery,
+            negated,
+        }) => {
             // x IN (...) is as good as false where it is NULL.
             *negated == turned || (subquery.outer_ref_columns.is_empty() && !expr.column_refs().is_empty())
         }
@@ -106,7 +113,11 @@ fn values(expr: Expr, schema: &DFSchema, existence: Existence) -> Result<Transfo
     expr.transform_up(|expr| match expr {
         Expr::Exists(Exists { subquery, negated }) if existence == Existence::Counted => {
             let rows = counted(&subquery.subquery, None)?;
-            Ok(Transformed::yes(if negated { rows.eq(lit(0_i64)) } else { rows.gt(lit(0_i64)) }))
+            Ok(Transformed::yes(if negated {
+                rows.eq(lit(0_i64))
+            } else {
+                rows.gt(lit(0_i64))
+            }))
         }
         Expr::InSubquery(contained) if !has_subquery(&contained.expr)? => {
             let negated = contained.negated;
@@ -118,11 +129,18 @@ fn values(expr: Expr, schema: &DFSchema, existence: Existence) -> Result<Transfo
 }
 
 fn has_subquery(expr: &Expr) -> Result<bool> {
-    expr.exists(|node| Ok(matches!(node, Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_))))
+    expr.exists(|node| {
+        Ok(matches!(
+            node,
+            Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_)
+        ))
+    })
 }
 
 fn contained_value(contained: InSubquery, schema: &DFSchema) -> Result<Expr> {
-    let InSubquery { expr: sought, subquery, .. } = contained;
+    let InSubquery {
+        expr: sought, subquery, ..
+    } = contained;
     let (mut plan, mut looked_for) = (subquery.subquery.as_ref().clone(), (*sought).clone());
     if matches!(type_of(&sought, schema)?, Type::Float4 | Type::Float8) {
         let value = special::float_key(first_column(&plan)).alias("value");
@@ -178,5 +196,9 @@ fn counted(plan: &LogicalPlan, condition: Option<Expr>) -> Result<Expr> {
         }
         Ok(TreeNodeRecursion::Continue)
     })?;
-    Ok(Expr::ScalarSubquery(Subquery { subquery: Arc::new(plan), outer_ref_columns, spans: Default::default() }))
+    Ok(Expr::ScalarSubquery(Subquery {
+        subquery: Arc::new(plan),
+        outer_ref_columns,
+        spans: Default::default(),
+    }))
 }

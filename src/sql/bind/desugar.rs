@@ -14,11 +14,10 @@ use super::object_name::NAMED;
 use super::subquery::ARRAY_SUBQUERY;
 use crate::sql::parser::fold;
 use sqlparser::ast::{
-    BinaryOperator, CastKind, CeilFloorKind, DataType, DateTimeField, ExactNumberInfo, Expr,
-    Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, GroupByExpr,
-    Ident, Join, JoinConstraint, JoinOperator, ObjectName, OrderByKind, Query, Select, SelectItem,
-    SetExpr, SetOperator, SetQuantifier, Spanned, TableFactor, TableWithJoins, TrimWhereField,
-    UnaryOperator, Value, ValueWithSpan, VisitMut, VisitorMut, LimitClause,
+    BinaryOperator, CastKind, CeilFloorKind, DataType, DateTimeField, ExactNumberInfo, Expr, Function, FunctionArg,
+    FunctionArgExpr, FunctionArgumentList, FunctionArguments, GroupByExpr, Ident, Join, JoinConstraint, JoinOperator,
+    LimitClause, ObjectName, OrderByKind, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier, Spanned,
+    TableFactor, TableWithJoins, TrimWhereField, UnaryOperator, Value, ValueWithSpan, VisitMut, VisitorMut,
 };
 use sqlparser::tokenizer::Span;
 use std::ops::ControlFlow;
@@ -103,7 +102,10 @@ impl VisitorMut for Desugar {
                 }
             }
             // The standard's TABLE(f(...)) is f(...).
-            TableFactor::TableFunction { expr: Expr::Function(function), alias } => {
+            TableFactor::TableFunction {
+                expr: Expr::Function(function),
+                alias,
+            } => {
                 if let FunctionArguments::List(list) = &function.args {
                     *factor = TableFactor::Function {
                         lateral: false,
@@ -120,7 +122,11 @@ impl VisitorMut for Desugar {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if let Expr::BinaryOp { op: op @ (BinaryOperator::And | BinaryOperator::Or), .. } = expr {
+        if let Expr::BinaryOp {
+            op: op @ (BinaryOperator::And | BinaryOperator::Or),
+            ..
+        } = expr
+        {
             let op = op.clone();
             balance(expr, &op);
         }
@@ -150,7 +156,9 @@ fn fetch_as_limit(query: &mut Query) {
     let mut count = count;
     plain_number(&mut count);
     match &mut query.limit_clause {
-        Some(LimitClause::LimitOffset { limit: limit @ None, .. }) => *limit = Some(count),
+        Some(LimitClause::LimitOffset {
+            limit: limit @ None, ..
+        }) => *limit = Some(count),
         None => {
             query.limit_clause = Some(LimitClause::LimitOffset {
                 limit: Some(count),
@@ -165,8 +173,15 @@ fn fetch_as_limit(query: &mut Query) {
 
 /// Takes back the type of a literal that stands for a position or a count.
 fn plain_number(expr: &mut Expr) {
-    if let Expr::Cast { expr: inner, data_type: DataType::Integer(None), .. } = expr
-        && let Expr::Value(ValueWithSpan { value: Value::Number(..), .. }) = inner.as_ref()
+    if let Expr::Cast {
+        expr: inner,
+        data_type: DataType::Integer(None),
+        ..
+    } = expr
+        && let Expr::Value(ValueWithSpan {
+            value: Value::Number(..),
+            ..
+        }) = inner.as_ref()
     {
         *expr = (**inner).clone();
     }
@@ -205,7 +220,9 @@ fn balance(expr: &mut Expr, op: &BinaryOperator) {
 
 fn tree(mut terms: Vec<Expr>, op: &BinaryOperator) -> Expr {
     if terms.len() <= 1 {
-        return terms.pop().unwrap_or(Expr::Value(Value::Boolean(true).with_empty_span()));
+        return terms
+            .pop()
+            .unwrap_or(Expr::Value(Value::Boolean(true).with_empty_span()));
     }
     let right = terms.split_off(terms.len() / 2);
     binary(tree(terms, op), op.clone(), tree(right, op))
@@ -258,7 +275,10 @@ fn call(name: &str, args: Vec<Expr>, span: Span) -> Expr {
 
 fn rewrite(expr: Expr, span: Span) -> Expr {
     match expr {
-        Expr::Value(ValueWithSpan { value: Value::Number(text, long), span }) => number(text, long, span),
+        Expr::Value(ValueWithSpan {
+            value: Value::Number(text, long),
+            span,
+        }) => number(text, long, span),
         Expr::UnaryOp { op, expr } => unary(op, *expr, span),
         Expr::Interval(interval) => interval_literal(interval),
         Expr::AtTimeZone { timestamp, time_zone } => call("timezone", vec![*time_zone, *timestamp], span),
@@ -266,20 +286,40 @@ fn rewrite(expr: Expr, span: Span) -> Expr {
             let field = field_name(&field);
             call(extract_name(&field), vec![string(field), *expr], span)
         }
-        Expr::Between { expr, negated, low, high } => between(*expr, negated, *low, *high),
+        Expr::Between {
+            expr,
+            negated,
+            low,
+            high,
+        } => between(*expr, negated, *low, *high),
         Expr::Position { expr, r#in } => call("position", vec![*r#in, *expr], span),
-        Expr::Substring { expr, substring_from, substring_for, .. } => {
+        Expr::Substring {
+            expr,
+            substring_from,
+            substring_for,
+            ..
+        } => {
             let from = substring_from.map_or_else(|| number("1".to_owned(), false, span), |from| *from);
             let mut args = vec![*expr, from];
             args.extend(substring_for.map(|length| *length));
             call("substring", args, span)
         }
-        Expr::Overlay { expr, overlay_what, overlay_from, overlay_for } => {
+        Expr::Overlay {
+            expr,
+            overlay_what,
+            overlay_from,
+            overlay_for,
+        } => {
             let mut args = vec![*expr, *overlay_what, *overlay_from];
             args.extend(overlay_for.map(|length| *length));
             call("overlay", args, span)
         }
-        Expr::Trim { expr, trim_where, trim_what, trim_characters } => {
+        Expr::Trim {
+            expr,
+            trim_where,
+            trim_what,
+            trim_characters,
+        } => {
             let name = match trim_where {
                 Some(TrimWhereField::Leading) => "ltrim",
                 Some(TrimWhereField::Trailing) => "rtrim",
@@ -290,41 +330,66 @@ fn rewrite(expr: Expr, span: Span) -> Expr {
             args.extend(trim_characters.into_iter().flatten());
             call(name, args, span)
         }
-        Expr::Ceil { expr, field: CeilFloorKind::DateTimeField(DateTimeField::NoDateTime) } => {
-            call("ceil", vec![*expr], span)
-        }
-        Expr::Floor { expr, field: CeilFloorKind::DateTimeField(DateTimeField::NoDateTime) } => {
-            call("floor", vec![*expr], span)
-        }
-        Expr::Like { negated, any: false, expr, pattern, escape_char } => {
-            like("__like", negated, *expr, *pattern, escape_char, span)
-        }
-        Expr::ILike { negated, any: false, expr, pattern, escape_char } => {
-            like("__ilike", negated, *expr, *pattern, escape_char, span)
-        }
-        Expr::SimilarTo { negated, expr, pattern, escape_char } => {
-            like("__similar", negated, *expr, *pattern, escape_char, span)
-        }
+        Expr::Ceil {
+            expr,
+            field: CeilFloorKind::DateTimeField(DateTimeField::NoDateTime),
+        } => call("ceil", vec![*expr], span),
+        Expr::Floor {
+            expr,
+            field: CeilFloorKind::DateTimeField(DateTimeField::NoDateTime),
+        } => call("floor", vec![*expr], span),
+        Expr::Like {
+            negated,
+            any: false,
+            expr,
+            pattern,
+            escape_char,
+        } => like("__like", negated, *expr, *pattern, escape_char, span),
+        Expr::ILike {
+            negated,
+            any: false,
+            expr,
+            pattern,
+            escape_char,
+        } => like("__ilike", negated, *expr, *pattern, escape_char, span),
+        Expr::SimilarTo {
+            negated,
+            expr,
+            pattern,
+            escape_char,
+        } => like("__similar", negated, *expr, *pattern, escape_char, span),
         Expr::BinaryOp { left, op, right } => binary_rows(*left, op, *right),
         Expr::InList { expr, list, negated } => in_list(*expr, list, negated),
-        Expr::AnyOp { left, compare_op, right, .. } if !matches!(*right, Expr::Subquery(_)) => {
+        Expr::AnyOp {
+            left,
+            compare_op,
+            right,
+            ..
+        } if !matches!(*right, Expr::Subquery(_)) => {
             call("__any", vec![*left, *right, string(compare_op.to_string())], span)
         }
-        Expr::AllOp { left, compare_op, right } if !matches!(*right, Expr::Subquery(_)) => {
+        Expr::AllOp {
+            left,
+            compare_op,
+            right,
+        } if !matches!(*right, Expr::Subquery(_)) => {
             call("__all", vec![*left, *right, string(compare_op.to_string())], span)
         }
         Expr::Collate { expr, .. } => *expr,
-        Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr, data_type, .. }
-            if named_object(&data_type).is_some() =>
-        {
+        Expr::Cast {
+            kind: CastKind::Cast | CastKind::DoubleColon,
+            expr,
+            data_type,
+            ..
+        } if named_object(&data_type).is_some() => {
             call(named_object(&data_type).unwrap_or_default(), vec![*expr], span)
         }
         Expr::Tuple(values) => call("row", values, span),
-        Expr::Function(Function { name, args: FunctionArguments::Subquery(query), .. })
-            if name.to_string().eq_ignore_ascii_case("array") =>
-        {
-            call(ARRAY_SUBQUERY, vec![Expr::Subquery(query)], span)
-        }
+        Expr::Function(Function {
+            name,
+            args: FunctionArguments::Subquery(query),
+            ..
+        }) if name.to_string().eq_ignore_ascii_case("array") => call(ARRAY_SUBQUERY, vec![Expr::Subquery(query)], span),
         Expr::Function(function) => set_function(bare_function(function, span), span),
         other => other,
     }
@@ -332,10 +397,20 @@ fn rewrite(expr: Expr, span: Span) -> Expr {
 
 /// A function that returns a set, where a value stands: the list of its values, unnested.
 fn set_function(expr: Expr, span: Span) -> Expr {
-    let Expr::Function(Function { name, args: FunctionArguments::List(list), .. }) = &expr else {
+    let Expr::Function(Function {
+        name,
+        args: FunctionArguments::List(list),
+        ..
+    }) = &expr
+    else {
         return expr;
     };
-    let last = name.0.last().and_then(|part| part.as_ident()).map(fold).unwrap_or_default();
+    let last = name
+        .0
+        .last()
+        .and_then(|part| part.as_ident())
+        .map(fold)
+        .unwrap_or_default();
     let lists = match last.as_str() {
         "generate_subscripts" => "__subscripts",
         "_pg_expandarray" => "_pg_expandarray",
@@ -376,22 +451,29 @@ fn number(text: String, long: bool, span: Span) -> Expr {
 fn unary(op: UnaryOperator, expr: Expr, span: Span) -> Expr {
     match (op, expr) {
         (UnaryOperator::Plus, expr) => expr,
-        (UnaryOperator::Minus, Expr::Cast { expr: inner, data_type, .. })
-            if matches!(inner.as_ref(), Expr::Value(ValueWithSpan { value: Value::Number(text, _), .. }) if !text.starts_with('-'))
-                && matches!(data_type, DataType::Integer(None)) =>
+        (
+            UnaryOperator::Minus,
+            Expr::Cast {
+                expr: inner, data_type, ..
+            },
+        ) if matches!(inner.as_ref(), Expr::Value(ValueWithSpan { value: Value::Number(text, _), .. }) if !text.starts_with('-'))
+            && matches!(data_type, DataType::Integer(None)) =>
         {
             match *inner {
-                Expr::Value(ValueWithSpan { value: Value::Number(text, long), span }) => {
-                    number(format!("-{text}"), long, span)
-                }
+                Expr::Value(ValueWithSpan {
+                    value: Value::Number(text, long),
+                    span,
+                }) => number(format!("-{text}"), long, span),
                 other => other,
             }
         }
-        (UnaryOperator::Minus, Expr::Value(ValueWithSpan { value: Value::Number(text, long), span }))
-            if !text.starts_with('-') =>
-        {
-            number(format!("-{text}"), long, span)
-        }
+        (
+            UnaryOperator::Minus,
+            Expr::Value(ValueWithSpan {
+                value: Value::Number(text, long),
+                span,
+            }),
+        ) if !text.starts_with('-') => number(format!("-{text}"), long, span),
         (UnaryOperator::Minus, expr) => call("__negative", vec![expr], span),
         (UnaryOperator::BitwiseNot, expr) => call("__bitnot", vec![expr], span),
         (UnaryOperator::PGAbs, expr) => call("abs", vec![expr], span),
@@ -400,19 +482,44 @@ fn unary(op: UnaryOperator, expr: Expr, span: Span) -> Expr {
         (UnaryOperator::PGPrefixFactorial | UnaryOperator::PGPostfixFactorial, expr) => {
             call("factorial", vec![expr], span)
         }
-        (op, expr) => Expr::UnaryOp { op, expr: Box::new(expr) },
+        (op, expr) => Expr::UnaryOp {
+            op,
+            expr: Box::new(expr),
+        },
     }
 }
 
 /// `INTERVAL '5' DAY` is a text read as an interval.
 fn interval_literal(interval: sqlparser::ast::Interval) -> Expr {
     let value = match *interval.value {
-        Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text), .. }) => text,
+        Expr::Value(ValueWithSpan {
+            value: Value::SingleQuotedString(text),
+            ..
+        }) => text,
         Expr::Cast { expr, .. } => match *expr {
-            Expr::Value(ValueWithSpan { value: Value::Number(text, _), .. }) => text,
-            other => return cast(other, DataType::Interval { fields: None, precision: None }),
+            Expr::Value(ValueWithSpan {
+                value: Value::Number(text, _),
+                ..
+            }) => text,
+            other => {
+                return cast(
+                    other,
+                    DataType::Interval {
+                        fields: None,
+                        precision: None,
+                    },
+                );
+            }
         },
-        other => return cast(other, DataType::Interval { fields: None, precision: None }),
+        other => {
+            return cast(
+                other,
+                DataType::Interval {
+                    fields: None,
+                    precision: None,
+                },
+            );
+        }
     };
     let bare = value.trim().trim_start_matches(['-', '+']);
     let is_number = !bare.is_empty() && bare.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
@@ -420,7 +527,13 @@ fn interval_literal(interval: sqlparser::ast::Interval) -> Expr {
         Some(field) if is_number => format!("{value} {}", field_name(field)),
         _ => value,
     };
-    cast(string(text), DataType::Interval { fields: None, precision: None })
+    cast(
+        string(text),
+        DataType::Interval {
+            fields: None,
+            precision: None,
+        },
+    )
 }
 
 /// EXTRACT by how many digits after the point its result has.
@@ -454,16 +567,31 @@ fn like(name: &str, negated: bool, expr: Expr, pattern: Expr, escape: Option<Val
     if escape.is_none() && name != "__similar" {
         let (expr, pattern) = (Box::new(expr), Box::new(pattern));
         return if name == "__like" {
-            Expr::Like { negated, any: false, expr, pattern, escape_char: None }
+            Expr::Like {
+                negated,
+                any: false,
+                expr,
+                pattern,
+                escape_char: None,
+            }
         } else {
-            Expr::ILike { negated, any: false, expr, pattern, escape_char: None }
+            Expr::ILike {
+                negated,
+                any: false,
+                expr,
+                pattern,
+                escape_char: None,
+            }
         };
     }
     let mut args = vec![expr, pattern];
     args.extend(escape.map(Expr::Value));
     let call = call(name, args, span);
     if negated {
-        Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(call) }
+        Expr::UnaryOp {
+            op: UnaryOperator::Not,
+            expr: Box::new(call),
+        }
     } else {
         call
     }
@@ -547,26 +675,36 @@ fn lexicographic(pairs: Vec<(Expr, Expr)>, op: BinaryOperator) -> Expr {
 
 fn in_list(expr: Expr, list: Vec<Expr>, negated: bool) -> Expr {
     let Some(parts) = row_parts(&expr) else {
-        return Expr::InList { expr: Box::new(expr), list, negated };
+        return Expr::InList {
+            expr: Box::new(expr),
+            list,
+            negated,
+        };
     };
     let terms: Option<Vec<Expr>> = list
         .iter()
         .map(|item| {
             let rights = row_parts(item)?;
-            (rights.len() == parts.len())
-                .then(|| all_equal(parts.iter().cloned().zip(rights).collect()))
+            (rights.len() == parts.len()).then(|| all_equal(parts.iter().cloned().zip(rights).collect()))
         })
         .collect();
     match terms {
         Some(terms) => {
             let any = Expr::Nested(Box::new(tree(terms, &BinaryOperator::Or)));
             if negated {
-                Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(any) }
+                Expr::UnaryOp {
+                    op: UnaryOperator::Not,
+                    expr: Box::new(any),
+                }
             } else {
                 any
             }
         }
-        None => Expr::InList { expr: Box::new(expr), list, negated },
+        None => Expr::InList {
+            expr: Box::new(expr),
+            list,
+            negated,
+        },
     }
 }
 
@@ -574,7 +712,14 @@ fn in_list(expr: Expr, list: Vec<Expr>, negated: bool) -> Expr {
 fn bare_function(mut function: Function, span: Span) -> Expr {
     if function.name.0.len() > 1
         && let Some(last) = function.name.0.last().and_then(|part| part.as_ident()).cloned()
-        && function.name.0.first().and_then(|part| part.as_ident()).map(fold).as_deref() == Some("pg_catalog")
+        && function
+            .name
+            .0
+            .first()
+            .and_then(|part| part.as_ident())
+            .map(fold)
+            .as_deref()
+            == Some("pg_catalog")
     {
         function.name = ObjectName::from(vec![last]);
     }
@@ -599,7 +744,13 @@ fn bare_function(mut function: Function, span: Span) -> Expr {
 
 /// `a EXCEPT ALL b` becomes `SELECT * FROM __set_operation((a), (b), 'except all')`.
 fn bag_operations(body: &mut Box<SetExpr>) {
-    let SetExpr::SetOperation { op, set_quantifier, left, right } = body.as_mut() else {
+    let SetExpr::SetOperation {
+        op,
+        set_quantifier,
+        left,
+        right,
+    } = body.as_mut()
+    else {
         return;
     };
     bag_operations(left);
@@ -662,7 +813,10 @@ pub(super) fn select_all_from(factor: TableFactor) -> SetExpr {
         projection: vec![SelectItem::Wildcard(Default::default())],
         exclude: None,
         into: None,
-        from: vec![TableWithJoins { relation: factor, joins: Vec::new() }],
+        from: vec![TableWithJoins {
+            relation: factor,
+            joins: Vec::new(),
+        }],
         lateral_views: Vec::new(),
         prewhere: None,
         selection: None,
@@ -715,9 +869,9 @@ fn looks_left(factor: &TableFactor) -> bool {
         TableFactor::Function { name, args, .. } if is_set_function(name) => {
             args.iter().filter_map(argument_expression).collect()
         }
-        TableFactor::Table { name, args: Some(args), .. } if is_set_function(name) => {
-            args.args.iter().filter_map(argument_expression).collect()
-        }
+        TableFactor::Table {
+            name, args: Some(args), ..
+        } if is_set_function(name) => args.args.iter().filter_map(argument_expression).collect(),
         _ => return false,
     };
     args.into_iter().any(names_column)
@@ -733,8 +887,14 @@ pub(super) fn is_set_function(name: &ObjectName) -> bool {
 pub(super) fn argument_expression(arg: &FunctionArg) -> Option<&Expr> {
     match arg {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))
-        | FunctionArg::Named { arg: FunctionArgExpr::Expr(expr), .. }
-        | FunctionArg::ExprNamed { arg: FunctionArgExpr::Expr(expr), .. } => Some(expr),
+        | FunctionArg::Named {
+            arg: FunctionArgExpr::Expr(expr),
+            ..
+        }
+        | FunctionArg::ExprNamed {
+            arg: FunctionArgExpr::Expr(expr),
+            ..
+        } => Some(expr),
         _ => None,
     }
 }
@@ -753,7 +913,13 @@ fn fold_joins(table: &mut TableWithJoins) {
         let always = match &join.join_operator {
             JoinOperator::CrossJoin(JoinConstraint::None) => true,
             JoinOperator::Inner(JoinConstraint::On(on)) | JoinOperator::Join(JoinConstraint::On(on)) => {
-                matches!(on, Expr::Value(ValueWithSpan { value: Value::Boolean(true), .. }))
+                matches!(
+                    on,
+                    Expr::Value(ValueWithSpan {
+                        value: Value::Boolean(true),
+                        ..
+                    })
+                )
             }
             _ => false,
         };
@@ -762,7 +928,10 @@ fn fold_joins(table: &mut TableWithJoins) {
         }
     }
     let nothing = TableFactor::NestedJoin {
-        table_with_joins: Box::new(TableWithJoins { relation: table.relation.clone(), joins: Vec::new() }),
+        table_with_joins: Box::new(TableWithJoins {
+            relation: table.relation.clone(),
+            joins: Vec::new(),
+        }),
         alias: None,
     };
     let mut relation = std::mem::replace(&mut table.relation, nothing);

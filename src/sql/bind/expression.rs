@@ -12,9 +12,7 @@ use crate::sql::function::special;
 use crate::types::{Nullability, Type};
 use datafusion::common::{DFSchema, Result as DataFusionResult, ScalarValue};
 use datafusion::logical_expr::expr::{BinaryExpr, ScalarFunction};
-use datafusion::logical_expr::planner::{
-    ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr,
-};
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr};
 use datafusion::logical_expr::{Expr, ExprSchemable, GetFieldAccess, Operator as Native};
 use sqlparser::ast::BinaryOperator;
 use std::sync::Arc;
@@ -65,11 +63,7 @@ fn comparison(op: &BinaryOperator) -> Option<Native> {
 }
 
 impl ExprPlanner for Operators {
-    fn plan_binary_op(
-        &self,
-        expr: RawBinaryExpr,
-        schema: &DFSchema,
-    ) -> DataFusionResult<PlannerResult<RawBinaryExpr>> {
+    fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> DataFusionResult<PlannerResult<RawBinaryExpr>> {
         if matches!(expr.op, BinaryOperator::And | BinaryOperator::Or) {
             return Ok(PlannerResult::Original(self.logical(expr, schema)?));
         }
@@ -92,7 +86,10 @@ impl ExprPlanner for Operators {
         expr: RawFieldAccessExpr,
         schema: &DFSchema,
     ) -> DataFusionResult<PlannerResult<RawFieldAccessExpr>> {
-        let RawFieldAccessExpr { field_access, expr: root } = expr;
+        let RawFieldAccessExpr {
+            field_access,
+            expr: root,
+        } = expr;
         let planned = match field_access {
             GetFieldAccess::NamedStructField { name } => special::field(root, &name),
             GetFieldAccess::ListIndex { key } => {
@@ -102,11 +99,12 @@ impl ExprPlanner for Operators {
                 if matches!(root_type, Type::Jsonb) {
                     let symbol = "->";
                     return Ok(PlannerResult::Planned(
-                        self.operate(symbol, (root, root_type), (key, key_type)).map_err(external)?,
+                        self.operate(symbol, (root, root_type), (key, key_type))
+                            .map_err(external)?,
                     ));
                 }
-                let key = cast_expression(key, &key_type, &Type::Int4, Context::Assignment, &self.zone)
-                    .map_err(external)?;
+                let key =
+                    cast_expression(key, &key_type, &Type::Int4, Context::Assignment, &self.zone).map_err(external)?;
                 special::subscript(root, key)
             }
             GetFieldAccess::ListRange { start, stop, .. } => special::slice(root, *start, *stop),
@@ -114,11 +112,7 @@ impl ExprPlanner for Operators {
         Ok(PlannerResult::Planned(planned))
     }
 
-    fn plan_array_literal(
-        &self,
-        exprs: Vec<Expr>,
-        schema: &DFSchema,
-    ) -> DataFusionResult<PlannerResult<Vec<Expr>>> {
+    fn plan_array_literal(&self, exprs: Vec<Expr>, schema: &DFSchema) -> DataFusionResult<PlannerResult<Vec<Expr>>> {
         let types = exprs
             .iter()
             .map(|expr| type_of(expr, schema))
@@ -151,7 +145,10 @@ impl Operators {
         let RawBinaryExpr { op, left, right } = expr;
         let side = |expr: Expr| -> DataFusionResult<Expr> {
             // Deep chains are never typed again at every level: only what may not be boolean is.
-            if matches!(expr, Expr::BinaryExpr(_) | Expr::Not(_) | Expr::IsNull(_) | Expr::IsNotNull(_)) {
+            if matches!(
+                expr,
+                Expr::BinaryExpr(_) | Expr::Not(_) | Expr::IsNull(_) | Expr::IsNotNull(_)
+            ) {
                 return Ok(expr);
             }
             match type_of(&expr, schema)? {
@@ -165,7 +162,11 @@ impl Operators {
                 ))),
             }
         };
-        Ok(RawBinaryExpr { left: side(left)?, right: side(right)?, op: op.clone() })
+        Ok(RawBinaryExpr {
+            left: side(left)?,
+            right: side(right)?,
+            op: op.clone(),
+        })
     }
 
     /// A comparison of two operands in a common type.
@@ -197,9 +198,12 @@ impl Operators {
         } else {
             (left, right)
         };
-        let resolved =
-            resolve(symbol, &left.1, &right.1).ok_or_else(|| no_operator(symbol, &left.1, &right.1))?;
-        let context = if symbol == "||" { Context::Assignment } else { Context::Implicit };
+        let resolved = resolve(symbol, &left.1, &right.1).ok_or_else(|| no_operator(symbol, &left.1, &right.1))?;
+        let context = if symbol == "||" {
+            Context::Assignment
+        } else {
+            Context::Implicit
+        };
         let lhs = cast_expression(left.0, &left.1, &resolved.left, context, &self.zone)?;
         let rhs = cast_expression(right.0, &right.1, &resolved.right, context, &self.zone)?;
         Ok(Operator::call(symbol, resolved, &self.zone, lhs, rhs))
@@ -208,9 +212,8 @@ impl Operators {
 
 /// `operator does not exist: integer = text`.
 fn no_operator(symbol: &str, left: &Type, right: &Type) -> Error {
-    Error::semantic("42883", format!("operator does not exist: {left} {symbol} {right}")).with_hint(
-        "No operator matches the given name and argument types. You might need to add explicit type casts.",
-    )
+    Error::semantic("42883", format!("operator does not exist: {left} {symbol} {right}"))
+        .with_hint("No operator matches the given name and argument types. You might need to add explicit type casts.")
 }
 
 /// Whether values of a type can be compared so.

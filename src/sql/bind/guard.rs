@@ -28,8 +28,9 @@ use datafusion::logical_expr::expr::{BinaryExpr, Case, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, merge_schema, split_conjunction_owned};
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ExprSchemable, Filter, LogicalPlan, LogicalPlanBuilder, Operator, ReturnFieldArgs, ScalarFunctionArgs,
-    ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, UserDefinedLogicalNodeCore, Volatility, lit,
+    ColumnarValue, Expr, ExprSchemable, Filter, LogicalPlan, LogicalPlanBuilder, Operator, ReturnFieldArgs,
+    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, UserDefinedLogicalNodeCore, Volatility,
+    lit,
 };
 use std::cmp::Ordering;
 use std::fmt;
@@ -66,7 +67,12 @@ impl UserDefinedLogicalNodeCore for Fence {
     }
 
     fn prevent_predicate_push_down_columns(&self) -> std::collections::HashSet<String> {
-        self.input.schema().fields().iter().map(|field| field.name().clone()).collect()
+        self.input
+            .schema()
+            .fields()
+            .iter()
+            .map(|field| field.name().clone())
+            .collect()
     }
 
     fn fmt_for_explain(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -111,7 +117,11 @@ static TRUTH: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| veiled(Veil::Truth));
 static FRAGILE: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| veiled(Veil::Fragile));
 
 fn veiled(veil: Veil) -> Arc<ScalarUDF> {
-    let volatility = if veil == Veil::Fragile { Volatility::Volatile } else { Volatility::Immutable };
+    let volatility = if veil == Veil::Fragile {
+        Volatility::Volatile
+    } else {
+        Volatility::Immutable
+    };
     Arc::new(ScalarUDF::new_from_impl(Veiled {
         veil,
         signature: Signature::new(TypeSignature::Any(1), volatility),
@@ -144,9 +154,11 @@ impl ScalarUDFImpl for Veiled {
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> DataFusionResult<FieldRef> {
-        let given = args.arg_fields.first().cloned().unwrap_or_else(|| {
-            Arc::new(arrow::datatypes::Field::new("value", DataType::Null, true))
-        });
+        let given = args
+            .arg_fields
+            .first()
+            .cloned()
+            .unwrap_or_else(|| Arc::new(arrow::datatypes::Field::new("value", DataType::Null, true)));
         let data_type = self.return_type(&[given.data_type().clone()])?;
         Ok(Arc::new(given.as_ref().clone().with_data_type(data_type)))
     }
@@ -154,11 +166,19 @@ impl ScalarUDFImpl for Veiled {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
         let (arrays, shape) = crate::sql::function::kernel::expand(&args)?;
         let array: ArrayRef = match (self.veil, arrays.first()) {
-            (Veil::Flag, Some(array)) if array.data_type() == &DataType::Boolean => {
-                Arc::new(array.as_boolean().iter().map(|value| value.map(i8::from)).collect::<Int8Array>())
-            }
+            (Veil::Flag, Some(array)) if array.data_type() == &DataType::Boolean => Arc::new(
+                array
+                    .as_boolean()
+                    .iter()
+                    .map(|value| value.map(i8::from))
+                    .collect::<Int8Array>(),
+            ),
             (Veil::Truth, Some(array)) if array.data_type() == &DataType::Int8 => Arc::new(
-                array.as_primitive::<Int8Type>().iter().map(|value| value.map(|value| value != 0)).collect::<BooleanArray>(),
+                array
+                    .as_primitive::<Int8Type>()
+                    .iter()
+                    .map(|value| value.map(|value| value != 0))
+                    .collect::<BooleanArray>(),
             ),
             (Veil::Flag, _) => arrow::array::new_null_array(&DataType::Int8, args.number_rows.max(1)),
             (Veil::Truth, _) => arrow::array::new_null_array(&DataType::Boolean, args.number_rows.max(1)),
@@ -174,7 +194,11 @@ fn opaque_case(case: Case) -> Expr {
     let flag = |expr: Box<Expr>| Box::new(call(&FLAG, *expr));
     let hidden = Case {
         expr: case.expr,
-        when_then_expr: case.when_then_expr.into_iter().map(|(when, then)| (when, flag(then))).collect(),
+        when_then_expr: case
+            .when_then_expr
+            .into_iter()
+            .map(|(when, then)| (when, flag(then)))
+            .collect(),
         else_expr: case.else_expr.map(flag),
     };
     call(&TRUTH, Expr::Case(hidden))
@@ -191,7 +215,11 @@ fn is_boolean_case(case: &Case, schema: &DFSchema) -> bool {
 /// An expression whose parts are guarded already.
 fn guard(expr: Expr, schema: &DFSchema) -> Expr {
     match expr {
-        Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::And | Operator::Or), right }) if can_fail(&right) => {
+        Expr::BinaryExpr(BinaryExpr {
+            left,
+            op: op @ (Operator::And | Operator::Or),
+            right,
+        }) if can_fail(&right) => {
             let (when, then) = match op {
                 Operator::And => (Expr::IsFalse(left.clone()), lit(false)),
                 _ => (Expr::IsTrue(left.clone()), lit(true)),
@@ -218,7 +246,11 @@ fn looks_outside(expr: &Expr) -> bool {
                 | Expr::InSubquery(_)
                 | Expr::SetComparison(_)
         );
-        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        Ok(if found {
+            TreeNodeRecursion::Stop
+        } else {
+            TreeNodeRecursion::Continue
+        })
     });
     found
 }
@@ -228,7 +260,9 @@ fn guarded(expr: Expr, schema: &DFSchema) -> DataFusionResult<Expr> {
     if !can_fail(&expr) {
         return Ok(expr);
     }
-    Ok(expr.transform_up(|expr| Ok(Transformed::yes(guard(expr, schema))))?.data)
+    Ok(expr
+        .transform_up(|expr| Ok(Transformed::yes(guard(expr, schema))))?
+        .data)
 }
 
 /// Puts what can fail out of the rules' reach.
@@ -293,7 +327,13 @@ fn keys_below(aggregate: datafusion::logical_expr::Aggregate) -> DataFusionResul
     if !aggregate.group_expr.iter().any(plain) {
         return Ok(LogicalPlan::Aggregate(aggregate));
     }
-    let mut below: Vec<Expr> = aggregate.input.schema().columns().into_iter().map(Expr::Column).collect();
+    let mut below: Vec<Expr> = aggregate
+        .input
+        .schema()
+        .columns()
+        .into_iter()
+        .map(Expr::Column)
+        .collect();
     let mut keys = Vec::with_capacity(aggregate.group_expr.len());
     for (index, key) in aggregate.group_expr.iter().enumerate() {
         if !plain(key) {
@@ -325,7 +365,11 @@ fn unveil(expr: Expr) -> Transformed<Expr> {
                     return Transformed::yes(plain);
                 }
                 if let Expr::ScalarFunction(flag) = inner
-                    && flag.func.inner().downcast_ref::<Veiled>().is_some_and(|veiled| veiled.veil == Veil::Flag)
+                    && flag
+                        .func
+                        .inner()
+                        .downcast_ref::<Veiled>()
+                        .is_some_and(|veiled| veiled.veil == Veil::Flag)
                     && let [plain] = flag.args.as_slice()
                 {
                     return Transformed::yes(plain.clone());
@@ -342,7 +386,11 @@ fn unflagged(case: &Case) -> Option<Expr> {
     let plain = |expr: &Expr| -> Option<Box<Expr>> {
         match expr {
             Expr::ScalarFunction(function)
-                if function.func.inner().downcast_ref::<Veiled>().is_some_and(|veiled| veiled.veil == Veil::Flag) =>
+                if function
+                    .func
+                    .inner()
+                    .downcast_ref::<Veiled>()
+                    .is_some_and(|veiled| veiled.veil == Veil::Flag) =>
             {
                 function.args.first().map(|inner| Box::new(inner.clone()))
             }

@@ -6,9 +6,7 @@
 use crate::sql::data_type::type_of;
 use crate::sql::parser::fold;
 use crate::types::Type;
-use sqlparser::ast::{
-    AccessExpr, Expr, Ident, SelectItem, SetExpr, Subscript, TrimWhereField, Value,
-};
+use sqlparser::ast::{AccessExpr, Expr, Ident, SelectItem, SetExpr, Subscript, TrimWhereField, Value};
 use std::collections::HashSet;
 
 /// Between a name and what keeps it apart from its equals.
@@ -53,9 +51,10 @@ pub(super) fn label_beside_wildcard(body: &mut SetExpr) {
         SetExpr::SetOperation { left, .. } => return label_beside_wildcard(left),
         _ => return,
     };
-    let wildcards = select.projection.iter().filter(|item| {
-        matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..))
-    });
+    let wildcards = select
+        .projection
+        .iter()
+        .filter(|item| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)));
     if wildcards.count() == 0 || select.projection.len() == 1 {
         return;
     }

@@ -46,7 +46,10 @@ fn column(message: &str) -> Option<Wanted<'_>> {
         None => message.strip_prefix("column ")?.split(' ').next()?,
     };
     Some(match name.rsplit_once('.') {
-        Some((table, name)) => Wanted::Column { table: Some(table), name },
+        Some((table, name)) => Wanted::Column {
+            table: Some(table),
+            name,
+        },
         None => Wanted::Column { table: None, name },
     })
 }
@@ -69,7 +72,9 @@ impl Search<'_> {
         let parts: Vec<&Ident> = name.0.iter().filter_map(|part| part.as_ident()).collect();
         let full = parts.iter().map(|part| fold(part)).collect::<Vec<_>>().join(".");
         let last = parts.last().map(|part| fold(part)).unwrap_or_default();
-        (full == *wanted || last == *wanted).then(|| parts.first().map(|part| part.span)).flatten()
+        (full == *wanted || last == *wanted)
+            .then(|| parts.first().map(|part| part.span))
+            .flatten()
     }
 }
 
@@ -84,8 +89,13 @@ impl Visitor for Search<'_> {
     }
 
     fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
-        let (Wanted::Function(wanted), TableFactor::Table { name, args: Some(_), .. } | TableFactor::Function { name, .. }) =
-            (&self.wanted, factor)
+        let (
+            Wanted::Function(wanted),
+            TableFactor::Table {
+                name, args: Some(_), ..
+            }
+            | TableFactor::Function { name, .. },
+        ) = (&self.wanted, factor)
         else {
             return ControlFlow::Continue(());
         };
@@ -114,7 +124,14 @@ impl Visitor for Search<'_> {
                 .last()
                 .and_then(|part| part.as_ident())
                 .filter(|ident| fold(ident) == *wanted)
-                .and_then(|_| function.name.0.first().and_then(|part| part.as_ident()).map(|ident| ident.span)),
+                .and_then(|_| {
+                    function
+                        .name
+                        .0
+                        .first()
+                        .and_then(|part| part.as_ident())
+                        .map(|ident| ident.span)
+                }),
             // `f(FROM t)`: a relation given to a window function is an expression to the parser.
             (Wanted::Relation(wanted), Expr::Identifier(ident)) if fold(ident) == *wanted => Some(ident.span),
             _ => None,

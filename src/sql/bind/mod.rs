@@ -24,8 +24,8 @@ mod table;
 
 pub use crate::sql::function::is_now;
 pub use analyse::{fix_now, fix_now_in, optimise};
-pub use subquery::{SubqueryForm, SystemSubquery};
 pub use relation::{NoSystemRelations, RelationSource, SystemRelations};
+pub use subquery::{SubqueryForm, SystemSubquery};
 
 use crate::catalog::{Catalog, Relation, RelationKind};
 use crate::error::{Error, Result};
@@ -182,12 +182,16 @@ impl<'a> Binder<'a> {
             source: None,
             config,
             expr_planners: vec![
-                Arc::new(expression::Operators { zone: settings.time_zone.clone() }),
+                Arc::new(expression::Operators {
+                    zone: settings.time_zone.clone(),
+                }),
                 // What count(*) counts.
                 Arc::new(AggregateFunctionPlanner),
                 Arc::new(WindowFunctionPlanner),
             ],
-            relation_planners: vec![Arc::new(table::Relations { zone: settings.time_zone.clone() })],
+            relation_planners: vec![Arc::new(table::Relations {
+                zone: settings.time_zone.clone(),
+            })],
             types: Arc::new(Types),
             session: Session {
                 zone: settings.time_zone.clone(),
@@ -212,8 +216,13 @@ impl<'a> Binder<'a> {
     pub fn bind_query(&self, query: &ast::Query, parameters: &mut ParameterTypes) -> Result<Bound> {
         parser::on_deep_stack(|| {
             let plan = self.plan_query(query, parameters)?;
-            let plan = self.finish(plan, parameters).map_err(|error| self.located(error, query))?;
-            Ok(Bound { columns: columns_of(&plan), plan })
+            let plan = self
+                .finish(plan, parameters)
+                .map_err(|error| self.located(error, query))?;
+            Ok(Bound {
+                columns: columns_of(&plan),
+                plan,
+            })
         })
     }
 
@@ -427,7 +436,8 @@ impl ContextProvider for Binder<'_> {
                 let types: Vec<String> = arguments
                     .iter()
                     .map(|argument| {
-                        expression::type_of(argument, &DFSchema::empty()).map_or_else(|_| String::new(), |kind| kind.to_string())
+                        expression::type_of(argument, &DFSchema::empty())
+                            .map_or_else(|_| String::new(), |kind| kind.to_string())
                     })
                     .collect();
                 Err(external(function::missing(name, &types)))

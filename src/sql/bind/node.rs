@@ -190,7 +190,11 @@ impl UserDefinedLogicalNodeCore for SetOperation {
 
     fn with_exprs_and_inputs(&self, _: Vec<Expr>, inputs: Vec<LogicalPlan>) -> Result<Self> {
         let (left, right) = two(inputs)?;
-        Ok(Self { left, right, ..self.clone() })
+        Ok(Self {
+            left,
+            right,
+            ..self.clone()
+        })
     }
 
     fn supports_limit_pushdown(&self) -> bool {
@@ -236,7 +240,11 @@ impl UserDefinedLogicalNodeCore for SessionWindow {
     }
 
     fn fmt_for_explain(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "SessionWindow: keys={:?} time={} gap={}us", self.keys, self.time, self.gap_micros)
+        write!(
+            f,
+            "SessionWindow: keys={:?} time={} gap={}us",
+            self.keys, self.time, self.gap_micros
+        )
     }
 
     fn with_exprs_and_inputs(&self, mut expressions: Vec<Expr>, inputs: Vec<LogicalPlan>) -> Result<Self> {
@@ -251,12 +259,20 @@ impl UserDefinedLogicalNodeCore for SessionWindow {
             .chain(self.schema.fields()[own..].iter().map(|field| (None, field.clone())))
             .collect();
         let schema = Arc::new(DFSchema::new_with_metadata(fields, Default::default())?);
-        Ok(Self { input, keys: expressions, time, gap_micros: self.gap_micros, schema })
+        Ok(Self {
+            input,
+            keys: expressions,
+            time,
+            gap_micros: self.gap_micros,
+            schema,
+        })
     }
 
     fn necessary_children_exprs(&self, output_columns: &[usize]) -> Option<Vec<Vec<usize>>> {
         let own = self.schema.fields().len().saturating_sub(2);
-        Some(vec![output_columns.iter().copied().filter(|column| *column < own).collect()])
+        Some(vec![
+            output_columns.iter().copied().filter(|column| *column < own).collect(),
+        ])
     }
 
     fn supports_limit_pushdown(&self) -> bool {
@@ -287,7 +303,12 @@ impl UserDefinedLogicalNodeCore for WindowClause {
 
     /// What is in the window depends on all rows.
     fn prevent_predicate_push_down_columns(&self) -> std::collections::HashSet<String> {
-        self.input.schema().fields().iter().map(|field| field.name().clone()).collect()
+        self.input
+            .schema()
+            .fields()
+            .iter()
+            .map(|field| field.name().clone())
+            .collect()
     }
 
     fn fmt_for_explain(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -295,7 +316,10 @@ impl UserDefinedLogicalNodeCore for WindowClause {
     }
 
     fn with_exprs_and_inputs(&self, mut expressions: Vec<Expr>, inputs: Vec<LogicalPlan>) -> Result<Self> {
-        let mut changed = Self { input: one(inputs)?, ..self.clone() };
+        let mut changed = Self {
+            input: one(inputs)?,
+            ..self.clone()
+        };
         if changed.time.is_some() && !expressions.is_empty() {
             changed.time = Some(expressions.remove(0));
         }
@@ -354,7 +378,14 @@ impl UserDefinedLogicalNodeCore for AsOfJoin {
             .chunks_exact(2)
             .map(|pair| (pair[0].clone(), pair[1].clone()))
             .collect();
-        Ok(Self { left, right, on, left_order, right_order, ..self.clone() })
+        Ok(Self {
+            left,
+            right,
+            on,
+            left_order,
+            right_order,
+            ..self.clone()
+        })
     }
 
     fn supports_limit_pushdown(&self) -> bool {
@@ -391,4 +422,3 @@ impl UserDefinedLogicalNodeCore for TemporalTable {
         Some(vec![output_columns.to_vec()])
     }
 }
-

@@ -78,7 +78,11 @@ pub fn relation_schema(relation: &Relation) -> SchemaRef {
         .columns
         .iter()
         .map(|column| {
-            let nullability = if column.not_null { Nullability::NotNull } else { Nullability::Nullable };
+            let nullability = if column.not_null {
+                Nullability::NotNull
+            } else {
+                Nullability::Nullable
+            };
             column.kind.field(&column.name, nullability)
         })
         .collect();

@@ -110,7 +110,11 @@ impl Binder<'_> {
                 let replaced = expr.transform_down(|expr| self.replace_subquery(expr, &schema))?;
                 Ok(replaced.update_data(|expr| name.restore(expr)))
             })?;
-            if replaced.transformed { replaced.map_data(|plan| plan.recompute_schema()) } else { Ok(replaced) }
+            if replaced.transformed {
+                replaced.map_data(|plan| plan.recompute_schema())
+            } else {
+                Ok(replaced)
+            }
         })
         .map(|transformed| transformed.data)
     }
@@ -123,9 +127,7 @@ impl Binder<'_> {
                     _ => return Ok(Transformed::no(expr)),
                 }
             }
-            Expr::ScalarSubquery(subquery) if !subquery.outer_ref_columns.is_empty() => {
-                (subquery, SubqueryForm::Value)
-            }
+            Expr::ScalarSubquery(subquery) if !subquery.outer_ref_columns.is_empty() => (subquery, SubqueryForm::Value),
             _ => return Ok(Transformed::no(expr)),
         };
         match self.as_function(subquery, form, schema)? {
@@ -138,7 +140,12 @@ impl Binder<'_> {
         }
     }
 
-    fn as_function(&self, subquery: &Subquery, form: SubqueryForm, schema: &DFSchema) -> DataFusionResult<Option<Expr>> {
+    fn as_function(
+        &self,
+        subquery: &Subquery,
+        form: SubqueryForm,
+        schema: &DFSchema,
+    ) -> DataFusionResult<Option<Expr>> {
         if !reads_only_the_system(&subquery.subquery)? {
             return Ok(None);
         }
@@ -217,7 +224,9 @@ impl ScalarUDFImpl for ArrayOf {
             None | Some(Type::Unknown) => Type::Text,
             Some(kind) => kind,
         };
-        Ok(Arc::new(Type::Array(Box::new(element)).field(ARRAY_SUBQUERY, Nullability::Nullable)))
+        Ok(Arc::new(
+            Type::Array(Box::new(element)).field(ARRAY_SUBQUERY, Nullability::Nullable),
+        ))
     }
 
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {

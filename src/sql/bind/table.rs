@@ -4,14 +4,13 @@
 //! Windows become plain nodes where they can: a tumbling window is a projection, hopping and cumulating windows are a
 //! projection to a list and an unnest. Sessions, window clauses and ASOF joins become nodes of ours (`node`).
 
+use super::analyse;
 use super::desugar::{SET_FUNCTIONS, SET_OPERATION, argument_expression};
 use super::expression::{common_type, type_of};
 use super::node::{
-    self, AsOfJoin, Clause, Quantifier, SessionWindow, SetKind, SetOperation, TemporalTable, Unmatched,
-    WindowClause,
+    self, AsOfJoin, Clause, Quantifier, SessionWindow, SetKind, SetOperation, TemporalTable, Unmatched, WindowClause,
 };
 use super::relation::RelationSource;
-use super::analyse;
 use crate::catalog::RelationKind;
 use crate::error::Error;
 use crate::sql::error::external;
@@ -26,14 +25,11 @@ use datafusion::common::{
     Column, DFSchema, NullHandling, Result as DataFusionResult, ScalarValue, TableReference, UnnestOptions,
 };
 use datafusion::logical_expr::expr::BinaryExpr;
-use datafusion::logical_expr::planner::{
-    PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning,
-};
+use datafusion::logical_expr::planner::{PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning};
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator};
 use sqlparser::ast::{
-    self, FunctionArg, Ident, JoinConstraint, JoinOperator, ObjectName, TableAlias, TableFactor,
-    TableWithJoins, Value,
+    self, FunctionArg, Ident, JoinConstraint, JoinOperator, ObjectName, TableAlias, TableFactor, TableWithJoins, Value,
 };
 use std::sync::Arc;
 
@@ -54,20 +50,38 @@ impl RelationPlanner for Relations {
         context: &mut dyn RelationPlannerContext,
     ) -> DataFusionResult<RelationPlanning> {
         let planned = match &relation {
-            TableFactor::Table { name, args: Some(args), alias, with_ordinality, .. } => {
-                self.call(name, &args.args, alias, *with_ordinality, context)?
-            }
-            TableFactor::Function { name, args, alias, with_ordinality, .. } => {
-                self.call(name, args, alias, *with_ordinality, context)?
-            }
-            TableFactor::UNNEST { array_exprs, alias, with_ordinality, .. } => {
+            TableFactor::Table {
+                name,
+                args: Some(args),
+                alias,
+                with_ordinality,
+                ..
+            } => self.call(name, &args.args, alias, *with_ordinality, context)?,
+            TableFactor::Function {
+                name,
+                args,
+                alias,
+                with_ordinality,
+                ..
+            } => self.call(name, args, alias, *with_ordinality, context)?,
+            TableFactor::UNNEST {
+                array_exprs,
+                alias,
+                with_ordinality,
+                ..
+            } => {
                 let args: Vec<&ast::Expr> = array_exprs.iter().collect();
                 Some(self.set("unnest", &args, alias, *with_ordinality, None, context)?)
             }
-            TableFactor::Table { version: Some(version), .. } => self.temporal(&relation, version, context)?,
-            TableFactor::NestedJoin { table_with_joins, alias } => {
-                self.nested(table_with_joins, context)?.map(|plan| PlannedRelation::new(plan, alias.clone()))
-            }
+            TableFactor::Table {
+                version: Some(version), ..
+            } => self.temporal(&relation, version, context)?,
+            TableFactor::NestedJoin {
+                table_with_joins,
+                alias,
+            } => self
+                .nested(table_with_joins, context)?
+                .map(|plan| PlannedRelation::new(plan, alias.clone())),
             _ => None,
         };
         Ok(match planned {
@@ -85,7 +99,10 @@ struct Arguments<'a> {
 
 impl<'a> Arguments<'a> {
     fn of(args: &'a [FunctionArg]) -> Self {
-        let mut arguments = Self { positional: Vec::new(), named: Vec::new() };
+        let mut arguments = Self {
+            positional: Vec::new(),
+            named: Vec::new(),
+        };
         for arg in args {
             let Some(expr) = argument_expression(arg) else {
                 continue;
@@ -196,7 +213,9 @@ impl Relations {
         }
         // A plain function in FROM is a relation of one row.
         if function::is_scalar(&name) {
-            return self.one_row(&name, &arguments.positional, ident, alias, context).map(Some);
+            return self
+                .one_row(&name, &arguments.positional, ident, alias, context)
+                .map(Some);
         }
         Ok(None)
     }
@@ -205,7 +224,9 @@ impl Relations {
     fn input(&self, expr: &ast::Expr, context: &mut dyn RelationPlannerContext) -> DataFusionResult<LogicalPlan> {
         match relation_argument(expr) {
             Some(factor) => context.plan(factor),
-            None => refuse(Error::syntax(format!("a window is over a relation, not over \"{expr}\""))),
+            None => refuse(Error::syntax(format!(
+                "a window is over a relation, not over \"{expr}\""
+            ))),
         }
     }
 
@@ -250,27 +271,19 @@ impl Relations {
         let expr = cast_expression(expr, &kind, &Type::Interval, Context::Implicit, &self.zone).map_err(external)?;
         match constant(&expr).map_err(external)? {
             Some(ScalarValue::IntervalMonthDayNano(Some(interval))) => Ok(interval),
-            Some(ScalarValue::Utf8(Some(text))) => {
-                crate::types::interval::read_interval(&text).map_err(external)
-            }
-            _ => refuse(Error::semantic("22023", "the length of a window must be a constant interval")),
+            Some(ScalarValue::Utf8(Some(text))) => crate::types::interval::read_interval(&text).map_err(external),
+            _ => refuse(Error::semantic(
+                "22023",
+                "the length of a window must be a constant interval",
+            )),
         }
     }
 
-    fn length(
-        &self,
-        expr: &ast::Expr,
-        what: &str,
-        context: &mut dyn RelationPlannerContext,
-    ) -> DataFusionResult<i64> {
+    fn length(&self, expr: &ast::Expr, what: &str, context: &mut dyn RelationPlannerContext) -> DataFusionResult<i64> {
         length_micros(self.interval(expr, context)?, what).map_err(external)
     }
 
-    fn offset(
-        &self,
-        expr: Option<&ast::Expr>,
-        context: &mut dyn RelationPlannerContext,
-    ) -> DataFusionResult<i64> {
+    fn offset(&self, expr: Option<&ast::Expr>, context: &mut dyn RelationPlannerContext) -> DataFusionResult<i64> {
         match expr {
             Some(expr) => offset_micros(self.interval(expr, context)?, "window offset").map_err(external),
             None => Ok(0),
@@ -283,11 +296,12 @@ impl Relations {
         arguments: &Arguments<'_>,
         context: &mut dyn RelationPlannerContext,
     ) -> DataFusionResult<LogicalPlan> {
-        let missing = |what: &str| {
-            external(Error::syntax(format!("{}() needs {what}", name.to_uppercase())))
-        };
+        let missing = |what: &str| external(Error::syntax(format!("{}() needs {what}", name.to_uppercase())));
         let at = |index: usize| arguments.positional.get(index).copied();
-        let data = arguments.named(&["data"]).or(at(0)).ok_or_else(|| missing("a relation"))?;
+        let data = arguments
+            .named(&["data"])
+            .or(at(0))
+            .ok_or_else(|| missing("a relation"))?;
         let input = self.input(data, context)?;
         if name == "session" {
             return self.session(input, arguments, context);
@@ -297,11 +311,16 @@ impl Relations {
         let time = self.time(time, &input.schema().clone(), context)?;
         // With named arguments the positions tell nothing.
         let rest = |index: usize, names: &[&str]| {
-            arguments.named(names).or(if named.is_some() { None } else { at(index) })
+            arguments
+                .named(names)
+                .or(if named.is_some() { None } else { at(index) })
         };
         let most = if name == "tumble" { 4 } else { 5 };
         if arguments.positional.len() > most {
-            return Err(external(Error::syntax(format!("too many arguments for {}()", name.to_uppercase()))));
+            return Err(external(Error::syntax(format!(
+                "too many arguments for {}()",
+                name.to_uppercase()
+            ))));
         }
         match name {
             "tumble" => {
@@ -343,12 +362,18 @@ impl Relations {
         let (keys, time, gap) = match arguments.named(&["gap", "size"]) {
             Some(gap) => {
                 let time = arguments.named(&["timecol", "time"]);
-                let keys = positional.iter().skip(usize::from(arguments.named(&["data"]).is_none()));
+                let keys = positional
+                    .iter()
+                    .skip(usize::from(arguments.named(&["data"]).is_none()));
                 (keys.copied().collect::<Vec<_>>(), time, Some(gap))
             }
             None if positional.len() >= 3 => {
                 let count = positional.len();
-                (positional[1..count - 2].to_vec(), Some(positional[count - 2]), Some(positional[count - 1]))
+                (
+                    positional[1..count - 2].to_vec(),
+                    Some(positional[count - 2]),
+                    Some(positional[count - 1]),
+                )
             }
             None => (Vec::new(), None, None),
         };
@@ -372,8 +397,10 @@ impl Relations {
         context: &mut dyn RelationPlannerContext,
     ) -> DataFusionResult<PlannedRelation> {
         let positional = &arguments.positional;
-        let (Some(data), Some(kind)) = (positional.first(), positional.get(1).and_then(|kind| literal_text(kind)))
-        else {
+        let (Some(data), Some(kind)) = (
+            positional.first(),
+            positional.get(1).and_then(|kind| literal_text(kind)),
+        ) else {
             return refuse(Error::internal("a window clause without its parts"));
         };
         let input = self.input(data, context)?;
@@ -387,8 +414,11 @@ impl Relations {
             "tumble" | "hop" | "cumulate" | "session" => {
                 let Some(time) = time else {
                     return refuse(
-                        Error::unsupported(format!("[{}] on a relation without event time is not supported", kind.to_uppercase()))
-                            .with_hint("Give the stream a WATERMARK, or name the column of time: TUMBLE(s, ts, ...)."),
+                        Error::unsupported(format!(
+                            "[{}] on a relation without event time is not supported",
+                            kind.to_uppercase()
+                        ))
+                        .with_hint("Give the stream a WATERMARK, or name the column of time: TUMBLE(s, ts, ...)."),
                     );
                 };
                 let first = interval(2, context)?;
@@ -407,23 +437,48 @@ impl Relations {
                 }
             }
             "rows" => {
-                let count = positional.get(2).and_then(|count| literal_text(count)).and_then(|text| text.parse().ok());
+                let count = positional
+                    .get(2)
+                    .and_then(|count| literal_text(count))
+                    .and_then(|text| text.parse().ok());
                 let Some(count) = count.filter(|count| *count > 0) else {
-                    return refuse(Error::semantic("22023", "the number of rows in a window must be positive"));
+                    return refuse(Error::semantic(
+                        "22023",
+                        "the number of rows in a window must be positive",
+                    ));
                 };
                 let partition_by = positional[3.min(positional.len())..]
                     .iter()
                     .map(|key| context.sql_to_expr((*key).clone(), &schema))
                     .collect::<DataFusionResult<Vec<_>>>()?;
-                node::plan(WindowClause { input, clause: Clause::Rows { count, partition_by }, time })
+                node::plan(WindowClause {
+                    input,
+                    clause: Clause::Rows { count, partition_by },
+                    time,
+                })
             }
             "range" => {
                 let length_micros = interval(2, context)?;
                 let slide_micros = positional.get(3).map(|_| interval(3, context)).transpose()?;
-                node::plan(WindowClause { input, clause: Clause::Range { length_micros, slide_micros }, time })
+                node::plan(WindowClause {
+                    input,
+                    clause: Clause::Range {
+                        length_micros,
+                        slide_micros,
+                    },
+                    time,
+                })
             }
-            "now" => node::plan(WindowClause { input, clause: Clause::Now, time }),
-            _ => node::plan(WindowClause { input, clause: Clause::Unbounded, time }),
+            "now" => node::plan(WindowClause {
+                input,
+                clause: Clause::Now,
+                time,
+            }),
+            _ => node::plan(WindowClause {
+                input,
+                clause: Clause::Unbounded,
+                time,
+            }),
         };
         Ok(PlannedRelation::new(plan, alias.clone()))
     }
@@ -439,17 +494,30 @@ impl Relations {
         };
         let which = literal_text(which).unwrap_or_default();
         let (left, right) = (self.input(left, context)?, self.input(right, context)?);
-        let kind = if which.starts_with("except") { SetKind::Except } else { SetKind::Intersect };
+        let kind = if which.starts_with("except") {
+            SetKind::Except
+        } else {
+            SetKind::Intersect
+        };
         let word = if kind == SetKind::Except { "EXCEPT" } else { "INTERSECT" };
-        let quantifier = if which.ends_with("all") { Quantifier::All } else { Quantifier::Distinct };
+        let quantifier = if which.ends_with("all") {
+            Quantifier::All
+        } else {
+            Quantifier::Distinct
+        };
         if left.schema().fields().len() != right.schema().fields().len() {
-            return refuse(Error::syntax(format!("each {word} query must have the same number of columns")));
+            return refuse(Error::syntax(format!(
+                "each {word} query must have the same number of columns"
+            )));
         }
         let mut kinds = Vec::new();
         for (a, b) in left.schema().fields().iter().zip(right.schema().fields()) {
             let (a, b) = (Type::of_field(a), Type::of_field(b));
             let common = common_type(&a, &b).ok_or_else(|| {
-                external(Error::semantic("42804", format!("{word} types {a} and {b} cannot be matched")))
+                external(Error::semantic(
+                    "42804",
+                    format!("{word} types {a} and {b} cannot be matched"),
+                ))
             })?;
             kinds.push(if common == Type::Unknown { Type::Text } else { common });
         }
@@ -465,7 +533,13 @@ impl Relations {
             })
             .collect();
         let schema = Arc::new(DFSchema::new_with_metadata(fields, Default::default())?);
-        Ok(node::plan(SetOperation { left, right, kind, quantifier, schema }))
+        Ok(node::plan(SetOperation {
+            left,
+            right,
+            kind,
+            quantifier,
+            schema,
+        }))
     }
 
     /// `t FOR SYSTEM_TIME AS OF now()`.
@@ -476,7 +550,9 @@ impl Relations {
         context: &mut dyn RelationPlannerContext,
     ) -> DataFusionResult<Option<PlannedRelation>> {
         let ast::TableVersion::ForSystemTimeAsOf(instant) = version else {
-            return refuse(Error::unsupported("this way to name a version of a table is not supported"));
+            return refuse(Error::unsupported(
+                "this way to name a version of a table is not supported",
+            ));
         };
         let is_now = matches!(instant, ast::Expr::Function(function) if fold_name(&function.name) == "now");
         if !is_now {
@@ -505,7 +581,10 @@ impl Relations {
             return Ok(None);
         };
         match &join.join_operator {
-            JoinOperator::AsOf { match_condition, constraint } => {
+            JoinOperator::AsOf {
+                match_condition,
+                constraint,
+            } => {
                 let left = context.plan(table.relation.clone())?;
                 let right = context.plan(join.relation.clone())?;
                 self.asof(left, right, match_condition, constraint, context).map(Some)
@@ -513,16 +592,36 @@ impl Relations {
             JoinOperator::CrossApply => {
                 let left = context.plan(table.relation.clone())?;
                 let (name, args, alias, ordinality) = match &join.relation {
-                    TableFactor::UNNEST { array_exprs, alias, with_ordinality, .. } => {
-                        ("unnest".to_owned(), array_exprs.iter().collect::<Vec<_>>(), alias, *with_ordinality)
-                    }
-                    TableFactor::Table { name, args: Some(args), alias, with_ordinality, .. } => (
+                    TableFactor::UNNEST {
+                        array_exprs,
+                        alias,
+                        with_ordinality,
+                        ..
+                    } => (
+                        "unnest".to_owned(),
+                        array_exprs.iter().collect::<Vec<_>>(),
+                        alias,
+                        *with_ordinality,
+                    ),
+                    TableFactor::Table {
+                        name,
+                        args: Some(args),
+                        alias,
+                        with_ordinality,
+                        ..
+                    } => (
                         fold_name(name),
                         args.args.iter().filter_map(argument_expression).collect(),
                         alias,
                         *with_ordinality,
                     ),
-                    TableFactor::Function { name, args, alias, with_ordinality, .. } => (
+                    TableFactor::Function {
+                        name,
+                        args,
+                        alias,
+                        with_ordinality,
+                        ..
+                    } => (
                         fold_name(name),
                         args.iter().filter_map(argument_expression).collect(),
                         alias,
@@ -580,7 +679,10 @@ impl Relations {
             .map(|(qualifier, field)| (qualifier.cloned(), field.clone()))
             .chain(right.schema().iter().map(|(qualifier, field)| {
                 let nullable = field.is_nullable() || padded;
-                (qualifier.cloned(), Arc::new(field.as_ref().clone().with_nullable(nullable)))
+                (
+                    qualifier.cloned(),
+                    Arc::new(field.as_ref().clone().with_nullable(nullable)),
+                )
             }))
             .collect();
         let schema = Arc::new(DFSchema::new_with_metadata(fields, Default::default())?);
@@ -632,18 +734,19 @@ impl Relations {
         };
         // The one column of a function takes the name of its alias.
         let names: Vec<String> = match alias {
-            Some(alias) if !alias.columns.is_empty() => {
-                alias.columns.iter().map(|column| fold(&column.name)).collect()
-            }
+            Some(alias) if !alias.columns.is_empty() => alias.columns.iter().map(|column| fold(&column.name)).collect(),
             Some(alias) if lists.names.len() == 1 && !lists.is_record => vec![fold(&alias.name)],
             _ => lists.names.clone(),
         };
         if names.len() > lists.names.len() {
-            return refuse(Error::semantic("42P10", format!(
-                "table \"{qualifier}\" has {} columns available but {} columns specified",
-                lists.names.len(),
-                names.len()
-            )));
+            return refuse(Error::semantic(
+                "42P10",
+                format!(
+                    "table \"{qualifier}\" has {} columns available but {} columns specified",
+                    lists.names.len(),
+                    names.len()
+                ),
+            ));
         }
         let plan = unnested(input, lists, &qualifier, &names)?;
         Ok(PlannedRelation::new(plan, None))
@@ -692,7 +795,11 @@ impl Relations {
 }
 
 fn fold_name(name: &ObjectName) -> String {
-    name.0.last().and_then(|part| part.as_ident()).map(fold).unwrap_or_default()
+    name.0
+        .last()
+        .and_then(|part| part.as_ident())
+        .map(fold)
+        .unwrap_or_default()
 }
 
 fn asof_condition() -> Error {
@@ -804,9 +911,7 @@ fn cumulate(input: LogicalPlan, time: Expr, step: i64, size: i64, offset: i64) -
     let own = all_columns(&input);
     let mut columns = own.clone();
     columns.push(WindowFunction::call(Windows::CumulateWindows { step, size, offset }, time).alias(LIST));
-    let part = |name: &str| {
-        special::field(Expr::Column(Column::from_name(LIST)), &ScalarValue::from(name)).alias(name)
-    };
+    let part = |name: &str| special::field(Expr::Column(Column::from_name(LIST)), &ScalarValue::from(name)).alias(name);
     let mut output = own;
     output.push(part("window_start"));
     output.push(part("window_end"));
@@ -828,13 +933,24 @@ fn session(input: LogicalPlan, keys: Vec<Expr>, time: Expr, gap_micros: i64) -> 
         fields.push((None, Arc::new(kind.field(name, Nullability::Nullable))));
     }
     let schema = Arc::new(DFSchema::new_with_metadata(fields, Default::default())?);
-    Ok(node::plan(SessionWindow { input, keys, time, gap_micros, schema }))
+    Ok(node::plan(SessionWindow {
+        input,
+        keys,
+        time,
+        gap_micros,
+        schema,
+    }))
 }
 
 /// Rows whose floats compare by value.
 fn keyed(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
     let is_float = |kind: &Type| matches!(kind, Type::Float4 | Type::Float8);
-    if !plan.schema().fields().iter().any(|field| is_float(&Type::of_field(field))) {
+    if !plan
+        .schema()
+        .fields()
+        .iter()
+        .any(|field| is_float(&Type::of_field(field)))
+    {
         return Ok(plan);
     }
     let columns = plan
@@ -899,6 +1015,8 @@ fn constant(expr: &Expr) -> crate::error::Result<Option<ScalarValue>> {
     let (values, failures) = compiled.evaluate(&one)?;
     match failures.into_iter().next() {
         Some(failure) => Err(failure.error),
-        None => ScalarValue::try_from_array(&values, 0).map(Some).map_err(crate::expr::from_datafusion),
+        None => ScalarValue::try_from_array(&values, 0)
+            .map(Some)
+            .map_err(crate::expr::from_datafusion),
     }
 }

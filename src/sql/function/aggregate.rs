@@ -113,14 +113,20 @@ impl AggregateUDFImpl for Total {
 
     fn return_field(&self, fields: &[FieldRef]) -> DataFusionResult<FieldRef> {
         let types: Vec<DataType> = fields.iter().map(|field| field.data_type().clone()).collect();
-        Ok(Arc::new(self.result_of(&types)?.field(self.name(), Nullability::Nullable)))
+        Ok(Arc::new(
+            self.result_of(&types)?.field(self.name(), Nullability::Nullable),
+        ))
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> DataFusionResult<Box<dyn Accumulator>> {
         let plain = self.plain(&args)?;
         if args.is_distinct {
             let kind = args.expr_fields[0].data_type().clone();
-            return Ok(Box::new(Distinct { inner: plain, seen: HashSet::default(), kind }));
+            return Ok(Box::new(Distinct {
+                inner: plain,
+                seen: HashSet::default(),
+                kind,
+            }));
         }
         Ok(Box::new(plain))
     }
@@ -164,7 +170,14 @@ impl Total {
             DataType::Decimal128(_, scale) | DataType::Decimal256(_, scale) => Running::Exact(i256::ZERO, *scale),
             _ => Running::Exact(i256::ZERO, 0),
         };
-        Ok(Sum { which: self.which, argument, result, total, count: 0, window: None })
+        Ok(Sum {
+            which: self.which,
+            argument,
+            result,
+            total,
+            count: 0,
+            window: None,
+        })
     }
 }
 
@@ -204,7 +217,11 @@ impl Sum {
                         continue;
                     }
                     let value = numbers.value(row);
-                    let next = if way == Way::In { total.checked_add(value) } else { total.checked_sub(value) };
+                    let next = if way == Way::In {
+                        total.checked_add(value)
+                    } else {
+                        total.checked_sub(value)
+                    };
                     *total = next.ok_or_else(|| overflow(&Type::Numeric(None)))?;
                     self.count += if way == Way::In { 1 } else { -1 };
                 }
@@ -212,9 +229,18 @@ impl Sum {
             Running::Float(total) => {
                 let values: Vec<f64> = match array.as_primitive_opt::<Float64Type>() {
                     Some(values) => values.iter().flatten().collect(),
-                    None => array.as_primitive::<Float32Type>().iter().flatten().map(f64::from).collect(),
+                    None => array
+                        .as_primitive::<Float32Type>()
+                        .iter()
+                        .flatten()
+                        .map(f64::from)
+                        .collect(),
                 };
-                self.count += if way == Way::In { values.len() as i64 } else { -(values.len() as i64) };
+                self.count += if way == Way::In {
+                    values.len() as i64
+                } else {
+                    -(values.len() as i64)
+                };
                 match (&mut self.window, way) {
                     (Some(window), Way::In) => window.extend(values),
                     (Some(window), Way::Out) => {
@@ -225,7 +251,11 @@ impl Sum {
             }
             Running::Interval(total) => {
                 for value in array.as_primitive::<IntervalMonthDayNanoType>().iter().flatten() {
-                    let value = if way == Way::In { value } else { interval::negated(value)? };
+                    let value = if way == Way::In {
+                        value
+                    } else {
+                        interval::negated(value)?
+                    };
                     *total = interval::add(*total, value)?;
                     self.count += if way == Way::In { 1 } else { -1 };
                 }
@@ -241,14 +271,21 @@ impl Sum {
         match (self.which, self.total) {
             (Which::Sum, Running::Exact(total, _)) => exact(total, &self.result),
             (Which::Average, Running::Exact(total, scale)) => {
-                let count = Number { value: i256::from_i128(i128::from(self.count)), scale: 0 };
+                let count = Number {
+                    value: i256::from_i128(i128::from(self.count)),
+                    scale: 0,
+                };
                 let quotient = divide(Number { value: total, scale }, count)?;
                 let value = quotient.ok_or_else(|| overflow(&self.result))?;
                 Ok(ScalarValue::Decimal256(Some(value), 76, QUOTIENT_SCALE))
             }
             (which, Running::Float(total)) => {
                 let total = self.window.as_ref().map_or(total, |window| window.iter().sum());
-                let value = if which == Which::Average { total / self.count as f64 } else { total };
+                let value = if which == Which::Average {
+                    total / self.count as f64
+                } else {
+                    total
+                };
                 self.float(value)
             }
             (Which::Sum, Running::Interval(total)) => Ok(ScalarValue::IntervalMonthDayNano(Some(total))),
@@ -273,7 +310,9 @@ fn exact(total: i256, result: &Type) -> Result<ScalarValue> {
     match result.arrow() {
         DataType::Int64 => {
             let value = total.to_i128().and_then(|value| i64::try_from(value).ok());
-            Ok(ScalarValue::Int64(Some(value.ok_or_else(|| out_of_range(&Type::Int8))?)))
+            Ok(ScalarValue::Int64(Some(
+                value.ok_or_else(|| out_of_range(&Type::Int8))?,
+            )))
         }
         DataType::Decimal128(precision, scale) => {
             let value = total
@@ -357,7 +396,10 @@ impl Accumulator for Distinct {
     }
 
     fn evaluate(&mut self) -> DataFusionResult<ScalarValue> {
-        let mut fresh = Sum { window: None, ..copy(&self.inner) };
+        let mut fresh = Sum {
+            window: None,
+            ..copy(&self.inner)
+        };
         for value in &self.seen {
             fresh.change(&value.to_array()?, Way::In).map_err(external)?;
         }
@@ -370,7 +412,9 @@ impl Accumulator for Distinct {
 
     fn state(&mut self) -> DataFusionResult<Vec<ScalarValue>> {
         let values: Vec<ScalarValue> = self.seen.iter().cloned().collect();
-        Ok(vec![ScalarValue::List(ScalarValue::new_list_nullable(&values, &self.kind))])
+        Ok(vec![ScalarValue::List(ScalarValue::new_list_nullable(
+            &values, &self.kind,
+        ))])
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> DataFusionResult<()> {

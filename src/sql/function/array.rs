@@ -50,8 +50,18 @@ pub(crate) fn concat(left: &ArrayRef, right: &ArrayRef, sides: Sides, result: &T
     for row in 0..rows {
         let (left_range, right_range) = (&left_ranges[row], &right_ranges[row]);
         valid.push(left_range.is_some() || right_range.is_some());
-        indices.extend(left_range.iter().flat_map(|range| range.clone()).map(|index| index as u32));
-        indices.extend(right_range.iter().flat_map(|range| range.clone()).map(|index| (index + shift) as u32));
+        indices.extend(
+            left_range
+                .iter()
+                .flat_map(|range| range.clone())
+                .map(|index| index as u32),
+        );
+        indices.extend(
+            right_range
+                .iter()
+                .flat_map(|range| range.clone())
+                .map(|index| (index + shift) as u32),
+        );
         offsets.push(indices.len() as i32);
     }
     let values = arrow::compute::take(&all, &UInt32Array::from(indices), None)?;
@@ -74,7 +84,10 @@ fn parts(side: &ArrayRef, is_array: bool) -> (ArrayRef, Ranges) {
     let list = side.as_list::<i32>();
     let offsets = list.value_offsets();
     let ranges = (0..list.len())
-        .map(|row| list.is_valid(row).then(|| offsets[row] as usize..offsets[row + 1] as usize))
+        .map(|row| {
+            list.is_valid(row)
+                .then(|| offsets[row] as usize..offsets[row + 1] as usize)
+        })
         .collect();
     (list.values().clone(), ranges)
 }
@@ -100,15 +113,11 @@ pub(crate) fn test(left: &ArrayRef, right: &ArrayRef, test: Test) -> Result<Arra
 
 fn contains(outer: &ArrayRef, inner: &ArrayRef) -> Result<bool> {
     let compare = make_comparator(outer, inner, SortOptions::default())?;
-    Ok((0..inner.len()).all(|j| {
-        inner.is_valid(j)
-            && (0..outer.len()).any(|i| outer.is_valid(i) && compare(i, j) == Ordering::Equal)
-    }))
+    Ok((0..inner.len())
+        .all(|j| inner.is_valid(j) && (0..outer.len()).any(|i| outer.is_valid(i) && compare(i, j) == Ordering::Equal)))
 }
 
 fn overlaps(a: &ArrayRef, b: &ArrayRef) -> Result<bool> {
     let compare = make_comparator(a, b, SortOptions::default())?;
-    Ok((0..a.len()).any(|i| {
-        a.is_valid(i) && (0..b.len()).any(|j| b.is_valid(j) && compare(i, j) == Ordering::Equal)
-    }))
+    Ok((0..a.len()).any(|i| a.is_valid(i) && (0..b.len()).any(|j| b.is_valid(j) && compare(i, j) == Ordering::Equal)))
 }

@@ -22,7 +22,12 @@ const fn takes(
     result: fn(&[Type]) -> Type,
     kernel: fn(&Call<'_>) -> Result<ArrayRef>,
 ) -> Overload {
-    Overload { arguments, rest: None, result, kernel }
+    Overload {
+        arguments,
+        rest: None,
+        result,
+        kernel,
+    }
 }
 
 const fn named(name: &'static str, doc: &'static str, overloads: &'static [Overload]) -> Definition {
@@ -68,69 +73,192 @@ use Kind::{Any, Array as List, Int4, Int8, Interval, Numeric, Text, Timestamp, T
 
 /// The functions of this file.
 pub(super) const FUNCTIONS: &[Definition] = &[
-    named("__array", "ARRAY[...].", &[Overload { arguments: &[Any], rest: Some(Any), result: list_of_first, kernel: make }]),
-    named("__subscript", "An element of an array, counted from 1.", &[takes(&[List, Int4], element, subscript)]),
-    named("__slice", "A part of an array.", &[takes(&[List, Any, Any], same, slice)]),
-    named("__subscripts", "The positions of an array's elements.", &[
-        takes(&[List, Int4], integers, subscripts),
-        takes(&[List], integers, subscripts),
-    ]),
-    named("__series", "The numbers or times from one to another.", &[
-        takes(&[Int4, Int4], list_of_first, series32),
-        takes(&[Int4, Int4, Int4], list_of_first, series32),
-        takes(&[Int8, Int8], list_of_first, series64),
-        takes(&[Int8, Int8, Int8], list_of_first, series64),
-        takes(&[Numeric, Numeric], list_of_first, series_numeric),
-        takes(&[Numeric, Numeric, Numeric], list_of_first, series_numeric),
-        takes(&[Timestamp, Timestamp, Interval], list_of_first, |call| series_times(call, None)),
-        takes(&[Timestamptz, Timestamptz, Interval], list_of_first, |call| series_times(call, Some(call.time_zone()?))),
-    ]),
-    named("__any", "x = ANY (array).", &[takes(&[Any, List, Text], boolean, |call| quantified(call, Quantity::Any))]),
-    named("__all", "x = ALL (array).", &[takes(&[Any, List, Text], boolean, |call| quantified(call, Quantity::All))]),
-    named("__regexp_matches", "The groups of the matches of a pattern.", &[
-        takes(&[Text, Text], lists_of_texts, super::text::regexp_matches),
-        takes(&[Text, Text, Text], lists_of_texts, super::text::regexp_matches),
-    ]),
-    named("array_length", "The length of a dimension.", &[takes(&[List, Int4], int4, length)]),
-    named("array_upper", "The upper bound of a dimension.", &[takes(&[List, Int4], int4, length)]),
-    named("array_lower", "The lower bound of a dimension: 1.", &[takes(&[List, Int4], int4, |call| {
-        let lengths = length(call)?;
-        let ones: Int32Array = lengths.as_primitive::<Int32Type>().iter().map(|length| length.map(|_| 1)).collect();
-        Ok(Arc::new(ones))
-    })]),
-    named("array_ndims", "The number of dimensions.", &[takes(&[List], int4, |call| {
-        let lists = call.arguments[0].as_list::<i32>();
-        let dims: Int32Array = (0..lists.len()).map(|row| (lists.is_valid(row) && lists.value_length(row) > 0).then_some(1)).collect();
-        Ok(Arc::new(dims))
-    })]),
-    named("cardinality", "The number of elements.", &[takes(&[List], int4, |call| {
-        let lists = call.arguments[0].as_list::<i32>();
-        let counts: Int32Array = (0..lists.len()).map(|row| lists.is_valid(row).then(|| lists.value_length(row))).collect();
-        Ok(Arc::new(counts))
-    })]),
-    named("array_append", "An array with an element at its end.", &[takes(&[List, Any], same, |call| {
-        super::array::concat(&call.arguments[0], &call.arguments[1], super::operator::Sides::Left, call.result)
-    })]),
-    named("array_prepend", "An array with an element at its start.", &[takes(&[Any, List], |types| types.get(1).cloned().unwrap_or(Type::Unknown), |call| {
-        super::array::concat(&call.arguments[0], &call.arguments[1], super::operator::Sides::Right, call.result)
-    })]),
-    named("array_cat", "Two arrays, one after the other.", &[takes(&[List, List], same, |call| {
-        super::array::concat(&call.arguments[0], &call.arguments[1], super::operator::Sides::Both, call.result)
-    })]),
-    named("array_position", "The position of an element, NULL if there is none.", &[takes(&[List, Any], int4, position)]),
-    named("array_positions", "The positions of an element.", &[takes(&[List, Any], integers, positions)]),
-    named("array_remove", "An array without an element.", &[takes(&[List, Any], same, |call| {
-        keep(call, |compare, list, row, at| {
-            !(compare.is_some_and(|compare| compare(at, row) == Ordering::Equal) && list.is_valid(at))
-        })
-    })]),
-    named("array_dims", "The bounds of the dimensions.", &[takes(&[List], text, |call| {
-        let lists = call.arguments[0].as_list::<i32>();
-        let dims: arrow::array::StringArray = (0..lists.len())
-            .map(|row| (lists.is_valid(row) && lists.value_length(row) > 0).then(|| format!("[1:{}]", lists.value_length(row))))
-            .collect();
-        Ok(Arc::new(dims))
-    })]),
+    named(
+        "__array",
+        "ARRAY[...].",
+        &[Overload {
+            arguments: &[Any],
+            rest: Some(Any),
+            result: list_of_first,
+            kernel: make,
+        }],
+    ),
+    named(
+        "__subscript",
+        "An element of an array, counted from 1.",
+        &[takes(&[List, Int4], element, subscript)],
+    ),
+    named(
+        "__slice",
+        "A part of an array.",
+        &[takes(&[List, Any, Any], same, slice)],
+    ),
+    named(
+        "__subscripts",
+        "The positions of an array's elements.",
+        &[
+            takes(&[List, Int4], integers, subscripts),
+            takes(&[List], integers, subscripts),
+        ],
+    ),
+    named(
+        "__series",
+        "The numbers or times from one to another.",
+        &[
+            takes(&[Int4, Int4], list_of_first, series32),
+            takes(&[Int4, Int4, Int4], list_of_first, series32),
+            takes(&[Int8, Int8], list_of_first, series64),
+            takes(&[Int8, Int8, Int8], list_of_first, series64),
+            takes(&[Numeric, Numeric], list_of_first, series_numeric),
+            takes(&[Numeric, Numeric, Numeric], list_of_first, series_numeric),
+            takes(&[Timestamp, Timestamp, Interval], list_of_first, |call| {
+                series_times(call, None)
+            }),
+            takes(&[Timestamptz, Timestamptz, Interval], list_of_first, |call| {
+                series_times(call, Some(call.time_zone()?))
+            }),
+        ],
+    ),
+    named(
+        "__any",
+        "x = ANY (array).",
+        &[takes(&[Any, List, Text], boolean, |call| {
+            quantified(call, Quantity::Any)
+        })],
+    ),
+    named(
+        "__all",
+        "x = ALL (array).",
+        &[takes(&[Any, List, Text], boolean, |call| {
+            quantified(call, Quantity::All)
+        })],
+    ),
+    named(
+        "__regexp_matches",
+        "The groups of the matches of a pattern.",
+        &[
+            takes(&[Text, Text], lists_of_texts, super::text::regexp_matches),
+            takes(&[Text, Text, Text], lists_of_texts, super::text::regexp_matches),
+        ],
+    ),
+    named(
+        "array_length",
+        "The length of a dimension.",
+        &[takes(&[List, Int4], int4, length)],
+    ),
+    named(
+        "array_upper",
+        "The upper bound of a dimension.",
+        &[takes(&[List, Int4], int4, length)],
+    ),
+    named(
+        "array_lower",
+        "The lower bound of a dimension: 1.",
+        &[takes(&[List, Int4], int4, |call| {
+            let lengths = length(call)?;
+            let ones: Int32Array = lengths
+                .as_primitive::<Int32Type>()
+                .iter()
+                .map(|length| length.map(|_| 1))
+                .collect();
+            Ok(Arc::new(ones))
+        })],
+    ),
+    named(
+        "array_ndims",
+        "The number of dimensions.",
+        &[takes(&[List], int4, |call| {
+            let lists = call.arguments[0].as_list::<i32>();
+            let dims: Int32Array = (0..lists.len())
+                .map(|row| (lists.is_valid(row) && lists.value_length(row) > 0).then_some(1))
+                .collect();
+            Ok(Arc::new(dims))
+        })],
+    ),
+    named(
+        "cardinality",
+        "The number of elements.",
+        &[takes(&[List], int4, |call| {
+            let lists = call.arguments[0].as_list::<i32>();
+            let counts: Int32Array = (0..lists.len())
+                .map(|row| lists.is_valid(row).then(|| lists.value_length(row)))
+                .collect();
+            Ok(Arc::new(counts))
+        })],
+    ),
+    named(
+        "array_append",
+        "An array with an element at its end.",
+        &[takes(&[List, Any], same, |call| {
+            super::array::concat(
+                &call.arguments[0],
+                &call.arguments[1],
+                super::operator::Sides::Left,
+                call.result,
+            )
+        })],
+    ),
+    named(
+        "array_prepend",
+        "An array with an element at its start.",
+        &[takes(
+            &[Any, List],
+            |types| types.get(1).cloned().unwrap_or(Type::Unknown),
+            |call| {
+                super::array::concat(
+                    &call.arguments[0],
+                    &call.arguments[1],
+                    super::operator::Sides::Right,
+                    call.result,
+                )
+            },
+        )],
+    ),
+    named(
+        "array_cat",
+        "Two arrays, one after the other.",
+        &[takes(&[List, List], same, |call| {
+            super::array::concat(
+                &call.arguments[0],
+                &call.arguments[1],
+                super::operator::Sides::Both,
+                call.result,
+            )
+        })],
+    ),
+    named(
+        "array_position",
+        "The position of an element, NULL if there is none.",
+        &[takes(&[List, Any], int4, position)],
+    ),
+    named(
+        "array_positions",
+        "The positions of an element.",
+        &[takes(&[List, Any], integers, positions)],
+    ),
+    named(
+        "array_remove",
+        "An array without an element.",
+        &[takes(&[List, Any], same, |call| {
+            keep(call, |compare, list, row, at| {
+                !(compare.is_some_and(|compare| compare(at, row) == Ordering::Equal) && list.is_valid(at))
+            })
+        })],
+    ),
+    named(
+        "array_dims",
+        "The bounds of the dimensions.",
+        &[takes(&[List], text, |call| {
+            let lists = call.arguments[0].as_list::<i32>();
+            let dims: arrow::array::StringArray = (0..lists.len())
+                .map(|row| {
+                    (lists.is_valid(row) && lists.value_length(row) > 0)
+                        .then(|| format!("[1:{}]", lists.value_length(row)))
+                })
+                .collect();
+            Ok(Arc::new(dims))
+        })],
+    ),
 ];
 
 /// A list column of parts of one column.
@@ -150,7 +278,11 @@ fn build(values: ArrayRef, offsets: Vec<i32>, valid: Option<Vec<bool>>, result: 
 /// Elements side by side, row by row.
 fn make(call: &Call<'_>) -> Result<ArrayRef> {
     let count = call.arguments.len();
-    let parts: Vec<&dyn Array> = call.arguments.iter().map(|array| array.as_ref() as &dyn Array).collect();
+    let parts: Vec<&dyn Array> = call
+        .arguments
+        .iter()
+        .map(|array| array.as_ref() as &dyn Array)
+        .collect();
     let all = arrow::compute::concat(&parts)?;
     let indices: Vec<u32> = (0..call.rows)
         .flat_map(|row| (0..count).map(move |part| (part * call.rows + row) as u32))
@@ -170,7 +302,9 @@ fn subscript(call: &Call<'_>) -> Result<ArrayRef> {
                 return None;
             }
             let key = keys.value(row);
-            (1..=lists.value_length(row)).contains(&key).then(|| (offsets[row] + key - 1) as u32)
+            (1..=lists.value_length(row))
+                .contains(&key)
+                .then(|| (offsets[row] + key - 1) as u32)
         })
         .collect();
     Ok(take(lists.values(), &indices, None)?)
@@ -233,7 +367,11 @@ fn position(call: &Call<'_>) -> Result<ArrayRef> {
     let wanted = &call.arguments[1];
     let mut found = Vec::with_capacity(call.rows);
     for row in 0..call.rows {
-        found.push(if lists.is_null(row) { None } else { all_positions(lists, wanted, row)?.first().copied() });
+        found.push(if lists.is_null(row) {
+            None
+        } else {
+            all_positions(lists, wanted, row)?.first().copied()
+        });
     }
     Ok(Arc::new(Int32Array::from(found)))
 }
@@ -266,10 +404,7 @@ fn positions(call: &Call<'_>) -> Result<ArrayRef> {
 type Comparator<'a> = &'a arrow::array::DynComparator;
 
 /// Arrays with those elements that a test keeps.
-fn keep(
-    call: &Call<'_>,
-    test: impl Fn(Option<Comparator<'_>>, &ArrayRef, usize, usize) -> bool,
-) -> Result<ArrayRef> {
+fn keep(call: &Call<'_>, test: impl Fn(Option<Comparator<'_>>, &ArrayRef, usize, usize) -> bool) -> Result<ArrayRef> {
     let lists = call.arguments[0].as_list::<i32>();
     let wanted = &call.arguments[1];
     let starts = lists.value_offsets();
@@ -307,9 +442,15 @@ fn quantified(call: &Call<'_>, quantity: Quantity) -> Result<ArrayRef> {
     let needle_type = &call.types[0];
     let element_type = element(&call.types[1..]);
     let common = crate::sql::bind::expression::common_type(needle_type, &element_type).ok_or_else(|| {
-        Error::semantic("42883", format!("operator does not exist: {needle_type} = {element_type}"))
+        Error::semantic(
+            "42883",
+            format!("operator does not exist: {needle_type} = {element_type}"),
+        )
     })?;
-    let settings = crate::types::text::Settings { time_zone: call.time_zone()?, ..Default::default() };
+    let settings = crate::types::text::Settings {
+        time_zone: call.time_zone()?,
+        ..Default::default()
+    };
     let context = super::cast::Context::Implicit;
     let needles = super::cast::convert(&call.arguments[0], needle_type, &common, context, &settings)?;
     let values = super::cast::convert(lists.values(), &element_type, &common, context, &settings)?;
@@ -410,7 +551,12 @@ fn series32(call: &Call<'_>) -> Result<ArrayRef> {
 
 fn series64(call: &Call<'_>) -> Result<ArrayRef> {
     let (values, offsets, valid) = integer_series(call)?;
-    build(Arc::new(arrow::array::Int64Array::from(values)), offsets, Some(valid), call.result)
+    build(
+        Arc::new(arrow::array::Int64Array::from(values)),
+        offsets,
+        Some(valid),
+        call.result,
+    )
 }
 
 fn series_numeric(call: &Call<'_>) -> Result<ArrayRef> {
@@ -421,7 +567,9 @@ fn series_numeric(call: &Call<'_>) -> Result<ArrayRef> {
         .collect::<Result<Vec<_>>>()?;
     let scale = columns.iter().map(|(_, scale)| *scale).max().unwrap_or(0);
     let at = |index: usize, row: usize| {
-        columns.get(index).and_then(|(values, own)| super::decimal::rescale(values.value(row), *own, scale))
+        columns
+            .get(index)
+            .and_then(|(values, own)| super::decimal::rescale(values.value(row), *own, scale))
     };
     let one = super::decimal::rescale(i256::ONE, 0, scale).unwrap_or(i256::ONE);
     let mut values = Vec::new();
@@ -431,12 +579,22 @@ fn series_numeric(call: &Call<'_>) -> Result<ArrayRef> {
         let known = call.arguments.iter().all(|array| array.is_valid(row));
         valid.push(known);
         if known && let (Some(start), Some(stop)) = (at(0, row), at(1, row)) {
-            let step = if columns.len() > 2 { at(2, row).unwrap_or(one) } else { one };
+            let step = if columns.len() > 2 {
+                at(2, row).unwrap_or(one)
+            } else {
+                one
+            };
             if step == i256::ZERO {
                 return Err(step_is_zero());
             }
             let mut next = Some(start);
-            while let Some(value) = next.filter(|value| if step > i256::ZERO { *value <= stop } else { *value >= stop }) {
+            while let Some(value) = next.filter(|value| {
+                if step > i256::ZERO {
+                    *value <= stop
+                } else {
+                    *value >= stop
+                }
+            }) {
                 if values.len() >= SERIES_ROWS_MAX {
                     return Err(too_long());
                 }

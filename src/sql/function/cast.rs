@@ -4,8 +4,8 @@
 //! Arrow does right (widening an integer, say) stays a plain cast, which optimizers understand; any other becomes a
 //! [`CastTo`].
 
-use super::kernel::{columnar, expand};
 use super::decimal;
+use super::kernel::{columnar, expand};
 use crate::error::{Error, Result};
 use crate::sql::error::external;
 use crate::types::calendar::{
@@ -17,15 +17,14 @@ use crate::types::{ColumnBuilder, Nullability, Type};
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, StringArray};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{
-    ArrowPrimitiveType, DataType, Date32Type, FieldRef, Float32Type, Float64Type, Int16Type, Int32Type,
-    Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, Time64MicrosecondType,
-    TimestampMicrosecondType,
+    ArrowPrimitiveType, DataType, Date32Type, FieldRef, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,
+    IntervalMonthDayNano, IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType,
 };
 use datafusion::common::Result as DataFusionResult;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    TypeSignature, Volatility,
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
+    Volatility,
 };
 use std::sync::Arc;
 
@@ -97,7 +96,11 @@ impl ScalarUDFImpl for CastTo {
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> DataFusionResult<FieldRef> {
         let nullable = args.arg_fields.iter().any(|field| field.is_nullable());
-        let nullability = if nullable { Nullability::Nullable } else { Nullability::NotNull };
+        let nullability = if nullable {
+            Nullability::Nullable
+        } else {
+            Nullability::NotNull
+        };
         Ok(Arc::new(self.target.field("cast", nullability)))
     }
 
@@ -156,8 +159,13 @@ pub(crate) fn is_numeric(kind: &Type) -> bool {
 /// Whether a cast changes nothing in a column's values.
 pub(crate) fn is_same(source: &Type, target: &Type) -> bool {
     source == target
-        || matches!((source, target), (Type::Timestamp(_), Type::Timestamp(None)) | (Type::Timestamptz(_), Type::Timestamptz(None)))
-        || (is_textual(source) && matches!(target, Type::Text | Type::Varchar(None)) && !matches!(source, Type::Unknown))
+        || matches!(
+            (source, target),
+            (Type::Timestamp(_), Type::Timestamp(None)) | (Type::Timestamptz(_), Type::Timestamptz(None))
+        )
+        || (is_textual(source)
+            && matches!(target, Type::Text | Type::Varchar(None))
+            && !matches!(source, Type::Unknown))
         || (source.arrow() == target.arrow() && matches!(target, Type::Oid(_) | Type::Int8))
 }
 
@@ -228,7 +236,9 @@ pub(crate) fn convert(
         }
         (Type::Json, Type::Jsonb) => from_text(&to_text(array, &Type::Text, settings)?, target, settings),
         (Type::Jsonb, other) if !is_textual(other) => jsonb_scalar(array, other, settings),
-        (s, t) if is_textual(s) && is_textual(t) && (is_text(t) || (*s == Type::Jsonb && *t == Type::Json)) => Ok(array.clone()),
+        (s, t) if is_textual(s) && is_textual(t) && (is_text(t) || (*s == Type::Jsonb && *t == Type::Json)) => {
+            Ok(array.clone())
+        }
         (s, t) if is_textual(s) => from_text(array.as_string::<i32>(), t, settings),
         (s, t) if is_text(t) => Ok(Arc::new(to_text(array, s, settings)?)),
         (s, t) if is_numeric(s) || is_numeric(t) => decimal::convert(array, s, t),
@@ -244,7 +254,10 @@ fn to_text(array: &ArrayRef, source: &Type, settings: &Settings) -> Result<Strin
         return Ok(array.as_string::<i32>().clone());
     }
     if let (Type::Bool, Some(values)) = (source, array.as_boolean_opt()) {
-        return Ok(values.iter().map(|value| value.map(|value| if value { "true" } else { "false" })).collect());
+        return Ok(values
+            .iter()
+            .map(|value| value.map(|value| if value { "true" } else { "false" }))
+            .collect());
     }
     column_to_text(source, array, settings)
 }
@@ -302,7 +315,10 @@ fn jsonb_scalar(array: &ArrayRef, target: &Type, settings: &Settings) -> Result<
         };
         let wanted = if *target == Type::Bool { "boolean" } else { "numeric" };
         if found != wanted {
-            return Err(Error::semantic("22023", format!("cannot cast jsonb {found} to type {target}")));
+            return Err(Error::semantic(
+                "22023",
+                format!("cannot cast jsonb {found} to type {target}"),
+            ));
         }
         if is_integer(target) {
             let rounded = decimal::round_text(text)?;
@@ -326,7 +342,11 @@ pub(crate) fn out_of_range(kind: &Type) -> Error {
 fn float_to_integer(array: &ArrayRef, target: &Type) -> Result<ArrayRef> {
     let values: Vec<Option<f64>> = match array.as_primitive_opt::<Float64Type>() {
         Some(values) => values.iter().collect(),
-        None => array.as_primitive::<Float32Type>().iter().map(|value| value.map(f64::from)).collect(),
+        None => array
+            .as_primitive::<Float32Type>()
+            .iter()
+            .map(|value| value.map(f64::from))
+            .collect(),
     };
     let (low, high) = match target {
         Type::Int2 => (-32768.0, 32768.0),
@@ -373,17 +393,14 @@ fn float8_to_float4(array: &ArrayRef) -> Result<ArrayRef> {
 }
 
 fn narrow(array: &ArrayRef, target: &Type) -> Result<ArrayRef> {
-    let options = CastOptions { safe: false, ..Default::default() };
+    let options = CastOptions {
+        safe: false,
+        ..Default::default()
+    };
     cast_with_options(array, &target.arrow(), &options).map_err(|_| out_of_range(target))
 }
 
-fn cast_elements(
-    array: &ArrayRef,
-    from: &Type,
-    to: &Type,
-    context: Context,
-    settings: &Settings,
-) -> Result<ArrayRef> {
+fn cast_elements(array: &ArrayRef, from: &Type, to: &Type, context: Context, settings: &Settings) -> Result<ArrayRef> {
     let list = array.as_list::<i32>();
     let values = convert(list.values(), from, to, context, settings)?;
     let field = Arc::new(to.field("item", Nullability::Nullable));
@@ -436,8 +453,20 @@ fn time_of(micros: i64) -> Result<i64> {
 fn temporal(array: &ArrayRef, source: &Type, target: &Type, settings: &Settings) -> Result<ArrayRef> {
     type Micros = TimestampMicrosecondType;
     let zone = settings.time_zone;
-    let local = move |micros| if is_infinite(micros) { micros } else { zone.local_of_instant(micros) };
-    let instant = move |micros| if is_infinite(micros) { micros } else { zone.instant_of_local(micros) };
+    let local = move |micros| {
+        if is_infinite(micros) {
+            micros
+        } else {
+            zone.local_of_instant(micros)
+        }
+    };
+    let instant = move |micros| {
+        if is_infinite(micros) {
+            micros
+        } else {
+            zone.instant_of_local(micros)
+        }
+    };
     let round = |digits: &Option<u8>| {
         let digits = digits.unwrap_or(6);
         move |micros| round_timestamp(micros, digits)
@@ -467,12 +496,16 @@ fn temporal(array: &ArrayRef, source: &Type, target: &Type, settings: &Settings)
             let round = round(digits);
             each::<Micros, Micros>(array, target, |micros| Ok(round(local(micros))))
         }
-        (Type::Time, Type::Interval) => each::<Time64MicrosecondType, IntervalMonthDayNanoType>(array, target, |micros| {
-            Ok(IntervalMonthDayNano::new(0, 0, micros * 1000))
-        }),
-        (Type::Interval, Type::Time) => each::<IntervalMonthDayNanoType, Time64MicrosecondType>(array, target, |interval| {
-            Ok((interval.nanoseconds / 1000).rem_euclid(DAY_MICROS))
-        }),
+        (Type::Time, Type::Interval) => {
+            each::<Time64MicrosecondType, IntervalMonthDayNanoType>(array, target, |micros| {
+                Ok(IntervalMonthDayNano::new(0, 0, micros * 1000))
+            })
+        }
+        (Type::Interval, Type::Time) => {
+            each::<IntervalMonthDayNanoType, Time64MicrosecondType>(array, target, |interval| {
+                Ok((interval.nanoseconds / 1000).rem_euclid(DAY_MICROS))
+            })
+        }
         (Type::Bool, t) if is_integer(t) => {
             let values = array.as_boolean();
             let integers: arrow::array::Int64Array = values.iter().map(|value| value.map(i64::from)).collect();
@@ -483,15 +516,30 @@ fn temporal(array: &ArrayRef, source: &Type, target: &Type, settings: &Settings)
         (s, t) if is_integer(s) && is_float(t) => narrow(array, target),
         (Type::Float4, Type::Float8) => narrow(array, target),
         (Type::Unknown, _) => Ok(arrow::array::new_null_array(&target.arrow(), array.len())),
-        _ => Err(Error::semantic("42846", format!("cannot cast type {source} to {target}"))),
+        _ => Err(Error::semantic(
+            "42846",
+            format!("cannot cast type {source} to {target}"),
+        )),
     }
 }
 
 fn integer_to_bool(array: &ArrayRef) -> Result<ArrayRef> {
     let bools: BooleanArray = match array.data_type() {
-        DataType::Int16 => array.as_primitive::<Int16Type>().iter().map(|v| v.map(|v| v != 0)).collect(),
-        DataType::Int32 => array.as_primitive::<Int32Type>().iter().map(|v| v.map(|v| v != 0)).collect(),
-        _ => array.as_primitive::<Int64Type>().iter().map(|v| v.map(|v| v != 0)).collect(),
+        DataType::Int16 => array
+            .as_primitive::<Int16Type>()
+            .iter()
+            .map(|v| v.map(|v| v != 0))
+            .collect(),
+        DataType::Int32 => array
+            .as_primitive::<Int32Type>()
+            .iter()
+            .map(|v| v.map(|v| v != 0))
+            .collect(),
+        _ => array
+            .as_primitive::<Int64Type>()
+            .iter()
+            .map(|v| v.map(|v| v != 0))
+            .collect(),
     };
     Ok(Arc::new(bools))
 }
@@ -499,13 +547,7 @@ fn integer_to_bool(array: &ArrayRef) -> Result<ArrayRef> {
 /// An expression in another type: a literal is converted at once, a harmless cast stays plain, others are ours.
 ///
 /// Errors of a literal's text are raised here, as PostgreSQL raises them while it parses.
-pub(crate) fn cast_expression(
-    expr: Expr,
-    source: &Type,
-    target: &Type,
-    context: Context,
-    zone: &str,
-) -> Result<Expr> {
+pub(crate) fn cast_expression(expr: Expr, source: &Type, target: &Type, context: Context, zone: &str) -> Result<Expr> {
     if let Expr::Placeholder(placeholder) = &expr
         && placeholder.field.is_none()
     {
@@ -519,9 +561,7 @@ pub(crate) fn cast_expression(
     if let Expr::Literal(value, _) = &expr {
         // The type of a bare literal decides how its text is read.
         let cast = CastTo::new(source.clone(), target.clone(), context, zone);
-        let array = value
-            .to_array()
-            .map_err(crate::sql::error::from_datafusion)?;
+        let array = value.to_array().map_err(crate::sql::error::from_datafusion)?;
         let converted = cast.convert(&array)?;
         return literal(&converted, target);
     }
@@ -552,10 +592,9 @@ pub(crate) fn is_plain(source: &Type, target: &Type) -> bool {
 
 /// The one value of an array as a literal of a type.
 pub(crate) fn literal(array: &ArrayRef, kind: &Type) -> Result<Expr> {
-    let value = datafusion::common::ScalarValue::try_from_array(array, 0)
-        .map_err(crate::sql::error::from_datafusion)?;
+    let value =
+        datafusion::common::ScalarValue::try_from_array(array, 0).map_err(crate::sql::error::from_datafusion)?;
     let field = kind.field("literal", Nullability::Nullable);
-    let metadata = (!field.metadata().is_empty())
-        .then(|| datafusion::logical_expr::expr::FieldMetadata::from(&field));
+    let metadata = (!field.metadata().is_empty()).then(|| datafusion::logical_expr::expr::FieldMetadata::from(&field));
     Ok(Expr::Literal(value, metadata))
 }

@@ -8,8 +8,8 @@ use super::to_char;
 use crate::error::{Error, Result};
 use crate::types::Type;
 use crate::types::calendar::{
-    Civil, DAY_MICROS, HOUR_MICROS, MINUTE_MICROS, SECOND_MICROS, TIMESTAMP_INFINITY, TIMESTAMP_MINUS_INFINITY,
-    Zone, civil_of_days, days_of_civil, month_days,
+    Civil, DAY_MICROS, HOUR_MICROS, MINUTE_MICROS, SECOND_MICROS, TIMESTAMP_INFINITY, TIMESTAMP_MINUS_INFINITY, Zone,
+    civil_of_days, days_of_civil, month_days,
 };
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Date32Array, Float64Array, IntervalMonthDayNanoArray, StringBuilder,
@@ -29,7 +29,12 @@ const fn takes(
     result: fn(&[Type]) -> Type,
     kernel: fn(&Call<'_>) -> Result<ArrayRef>,
 ) -> Overload {
-    Overload { arguments, rest: None, result, kernel }
+    Overload {
+        arguments,
+        rest: None,
+        result,
+        kernel,
+    }
 }
 
 const fn named(name: &'static str, doc: &'static str, overloads: &'static [Overload]) -> Definition {
@@ -81,82 +86,185 @@ macro_rules! parts {
 
 /// The functions of this file.
 pub(super) const FUNCTIONS: &[Definition] = &[
-    named("__extract0", "EXTRACT of a whole number.", parts!(|_| Type::Numeric(Some((20, 0))), |call| extract(call, 0))),
-    named("__extract3", "EXTRACT of milliseconds.", parts!(|_| Type::Numeric(Some((20, 3))), |call| extract(call, 3))),
-    named("__extract6", "EXTRACT of seconds.", parts!(|_| Type::Numeric(Some((24, 6))), |call| extract(call, 6))),
-    named("__extract_free", "EXTRACT of what has many digits.", parts!(|_| Type::Numeric(None), |call| extract(call, 38))),
-    named("extract", "A part of a time, as numeric.", parts!(|_| Type::Numeric(Some((24, 6))), |call| extract(call, 6))),
-    named("date_part", "A part of a time, as double precision.", parts!(float8, date_part)),
-    named("date_trunc", "A time cut to a unit.", &[
-        takes(&[Text, Timestamp], timestamp, |call| truncate(call, None)),
-        takes(&[Text, Timestamptz], timestamptz, |call| truncate(call, Some(call.time_zone()?))),
-        takes(&[Text, Timestamptz, Text], timestamptz, truncate_in_zone),
-        takes(&[Text, Interval], interval, truncate_intervals),
-    ]),
-    named("date_bin", "The start of the bin of a size that a time is in.", &[
-        takes(&[Interval, Timestamp, Timestamp], timestamp, date_bin),
-        takes(&[Interval, Timestamptz, Timestamptz], timestamptz, date_bin),
-    ]),
-    named("timezone", "A time in another zone: AT TIME ZONE.", &[
-        takes(&[Text, Timestamptz], timestamp, |call| in_zone(call, Way::ToLocal)),
-        takes(&[Text, Timestamp], timestamptz, |call| in_zone(call, Way::ToInstant)),
-        takes(&[Interval, Timestamptz], timestamp, |call| at_offset(call, Way::ToLocal)),
-        takes(&[Interval, Timestamp], timestamptz, |call| at_offset(call, Way::ToInstant)),
-    ]),
-    named("age", "The years, months and days between two times.", &[
-        takes(&[Timestamp, Timestamp], interval, |call| age(call, None)),
-        takes(&[Timestamptz, Timestamptz], interval, |call| age(call, Some(call.time_zone()?))),
-    ]),
-    named("isfinite", "Whether a time is neither infinity.", &[
-        takes(&[Timestamp], boolean, is_finite),
-        takes(&[Timestamptz], boolean, is_finite),
-        takes(&[Date], boolean, |call| {
-            let days = call.arguments[0].as_primitive::<Date32Type>();
-            let found: BooleanArray =
-                days.iter().map(|day| day.map(|day| day != i32::MAX && day != i32::MIN)).collect();
-            Ok(Arc::new(found))
-        }),
-        takes(&[Interval], boolean, |call| Ok(Arc::new(BooleanArray::from(vec![true; call.rows])))),
-    ]),
-    named("make_date", "A date of its parts.", &[takes(&[Int4, Int4, Int4], date, make_date)]),
-    named("make_time", "A time of its parts.", &[takes(&[Int4, Int4, Float8], |_| Type::Time, make_time)]),
-    named("make_timestamp", "A timestamp of its parts.", &[
-        takes(&[Int4, Int4, Int4, Int4, Int4, Float8], timestamp, |call| make_timestamp(call, None)),
-    ]),
-    named("make_timestamptz", "A timestamptz of its parts, in the session's zone.", &[
-        takes(&[Int4, Int4, Int4, Int4, Int4, Float8], timestamptz, |call| make_timestamp(call, Some(call.time_zone()?))),
-    ]),
-    named("make_interval", "An interval of its parts.", &[
-        Overload { arguments: &[], rest: Some(Float8), result: interval, kernel: make_interval },
-    ]),
-    named("justify_hours", "An interval with 24 hours made a day.", &[
-        takes(&[Interval], interval, |call| intervals(call, justify_hours)),
-    ]),
-    named("justify_days", "An interval with 30 days made a month.", &[
-        takes(&[Interval], interval, |call| intervals(call, justify_days)),
-    ]),
-    named("justify_interval", "An interval with 24 hours made a day and 30 days a month.", &[
-        takes(&[Interval], interval, |call| intervals(call, |value| justify_days(justify_hours(value)))),
-    ]),
-    named("to_timestamp", "The time of seconds since 1970, or of a text in a format.", &[
-        takes(&[Float8], timestamptz, to_timestamp),
-        takes(&[Text, Text], timestamptz, |call| {
-            let zone = call.time_zone()?;
-            to_char::read(call, |local| Ok(zone.instant_of_local(local)))
-        }),
-    ]),
-    named("to_date", "The date of a text in a format.", &[takes(&[Text, Text], date, to_char::read_date)]),
-    named("to_number", "The number of a text in a format.", &[
-        takes(&[Text, Text], |_| Type::Numeric(None), to_char::read_number),
-    ]),
-    named("to_char", "A value as text in a format.", &[
-        takes(&[Timestamp, Text], text, |call| to_char::timestamps(call, None)),
-        takes(&[Timestamptz, Text], text, |call| to_char::timestamps(call, Some(call.time_zone()?))),
-        takes(&[Date, Text], text, to_char::dates),
-        takes(&[Interval, Text], text, to_char::intervals),
-        takes(&[Numeric, Text], text, to_char::numbers),
-        takes(&[Float8, Text], text, to_char::floats),
-    ]),
+    named(
+        "__extract0",
+        "EXTRACT of a whole number.",
+        parts!(|_| Type::Numeric(Some((20, 0))), |call| extract(call, 0)),
+    ),
+    named(
+        "__extract3",
+        "EXTRACT of milliseconds.",
+        parts!(|_| Type::Numeric(Some((20, 3))), |call| extract(call, 3)),
+    ),
+    named(
+        "__extract6",
+        "EXTRACT of seconds.",
+        parts!(|_| Type::Numeric(Some((24, 6))), |call| extract(call, 6)),
+    ),
+    named(
+        "__extract_free",
+        "EXTRACT of what has many digits.",
+        parts!(|_| Type::Numeric(None), |call| extract(call, 38)),
+    ),
+    named(
+        "extract",
+        "A part of a time, as numeric.",
+        parts!(|_| Type::Numeric(Some((24, 6))), |call| extract(call, 6)),
+    ),
+    named(
+        "date_part",
+        "A part of a time, as double precision.",
+        parts!(float8, date_part),
+    ),
+    named(
+        "date_trunc",
+        "A time cut to a unit.",
+        &[
+            takes(&[Text, Timestamp], timestamp, |call| truncate(call, None)),
+            takes(&[Text, Timestamptz], timestamptz, |call| {
+                truncate(call, Some(call.time_zone()?))
+            }),
+            takes(&[Text, Timestamptz, Text], timestamptz, truncate_in_zone),
+            takes(&[Text, Interval], interval, truncate_intervals),
+        ],
+    ),
+    named(
+        "date_bin",
+        "The start of the bin of a size that a time is in.",
+        &[
+            takes(&[Interval, Timestamp, Timestamp], timestamp, date_bin),
+            takes(&[Interval, Timestamptz, Timestamptz], timestamptz, date_bin),
+        ],
+    ),
+    named(
+        "timezone",
+        "A time in another zone: AT TIME ZONE.",
+        &[
+            takes(&[Text, Timestamptz], timestamp, |call| in_zone(call, Way::ToLocal)),
+            takes(&[Text, Timestamp], timestamptz, |call| in_zone(call, Way::ToInstant)),
+            takes(&[Interval, Timestamptz], timestamp, |call| {
+                at_offset(call, Way::ToLocal)
+            }),
+            takes(&[Interval, Timestamp], timestamptz, |call| {
+                at_offset(call, Way::ToInstant)
+            }),
+        ],
+    ),
+    named(
+        "age",
+        "The years, months and days between two times.",
+        &[
+            takes(&[Timestamp, Timestamp], interval, |call| age(call, None)),
+            takes(&[Timestamptz, Timestamptz], interval, |call| {
+                age(call, Some(call.time_zone()?))
+            }),
+        ],
+    ),
+    named(
+        "isfinite",
+        "Whether a time is neither infinity.",
+        &[
+            takes(&[Timestamp], boolean, is_finite),
+            takes(&[Timestamptz], boolean, is_finite),
+            takes(&[Date], boolean, |call| {
+                let days = call.arguments[0].as_primitive::<Date32Type>();
+                let found: BooleanArray = days
+                    .iter()
+                    .map(|day| day.map(|day| day != i32::MAX && day != i32::MIN))
+                    .collect();
+                Ok(Arc::new(found))
+            }),
+            takes(&[Interval], boolean, |call| {
+                Ok(Arc::new(BooleanArray::from(vec![true; call.rows])))
+            }),
+        ],
+    ),
+    named(
+        "make_date",
+        "A date of its parts.",
+        &[takes(&[Int4, Int4, Int4], date, make_date)],
+    ),
+    named(
+        "make_time",
+        "A time of its parts.",
+        &[takes(&[Int4, Int4, Float8], |_| Type::Time, make_time)],
+    ),
+    named(
+        "make_timestamp",
+        "A timestamp of its parts.",
+        &[takes(&[Int4, Int4, Int4, Int4, Int4, Float8], timestamp, |call| {
+            make_timestamp(call, None)
+        })],
+    ),
+    named(
+        "make_timestamptz",
+        "A timestamptz of its parts, in the session's zone.",
+        &[takes(&[Int4, Int4, Int4, Int4, Int4, Float8], timestamptz, |call| {
+            make_timestamp(call, Some(call.time_zone()?))
+        })],
+    ),
+    named(
+        "make_interval",
+        "An interval of its parts.",
+        &[Overload {
+            arguments: &[],
+            rest: Some(Float8),
+            result: interval,
+            kernel: make_interval,
+        }],
+    ),
+    named(
+        "justify_hours",
+        "An interval with 24 hours made a day.",
+        &[takes(&[Interval], interval, |call| intervals(call, justify_hours))],
+    ),
+    named(
+        "justify_days",
+        "An interval with 30 days made a month.",
+        &[takes(&[Interval], interval, |call| intervals(call, justify_days))],
+    ),
+    named(
+        "justify_interval",
+        "An interval with 24 hours made a day and 30 days a month.",
+        &[takes(&[Interval], interval, |call| {
+            intervals(call, |value| justify_days(justify_hours(value)))
+        })],
+    ),
+    named(
+        "to_timestamp",
+        "The time of seconds since 1970, or of a text in a format.",
+        &[
+            takes(&[Float8], timestamptz, to_timestamp),
+            takes(&[Text, Text], timestamptz, |call| {
+                let zone = call.time_zone()?;
+                to_char::read(call, |local| Ok(zone.instant_of_local(local)))
+            }),
+        ],
+    ),
+    named(
+        "to_date",
+        "The date of a text in a format.",
+        &[takes(&[Text, Text], date, to_char::read_date)],
+    ),
+    named(
+        "to_number",
+        "The number of a text in a format.",
+        &[takes(&[Text, Text], |_| Type::Numeric(None), to_char::read_number)],
+    ),
+    named(
+        "to_char",
+        "A value as text in a format.",
+        &[
+            takes(&[Timestamp, Text], text, |call| to_char::timestamps(call, None)),
+            takes(&[Timestamptz, Text], text, |call| {
+                to_char::timestamps(call, Some(call.time_zone()?))
+            }),
+            takes(&[Date, Text], text, to_char::dates),
+            takes(&[Interval, Text], text, to_char::intervals),
+            takes(&[Numeric, Text], text, to_char::numbers),
+            takes(&[Float8, Text], text, to_char::floats),
+        ],
+    ),
 ];
 
 /// A moment taken apart: a day, the time on it, and the zone's offset.
@@ -239,7 +347,11 @@ fn part_micros(field: &str, moment: Moment) -> Option<i128> {
 
 /// Centuries and millennia, of which there is no zeroth.
 fn part_of_years(year: i64, span: i64) -> i64 {
-    if year > 0 { (year + span - 1) / span } else { -((span - 1 - year) / span) }
+    if year > 0 {
+        (year + span - 1) / span
+    } else {
+        -((span - 1 - year) / span)
+    }
 }
 
 /// A part of an interval in millionths.
@@ -263,7 +375,8 @@ fn interval_part_micros(field: &str, interval: IntervalMonthDayNano) -> Option<i
         "millennium" | "millennia" | "mil" | "mils" => months / 12000,
         "epoch" => {
             // A year is 365.25 days here, a month 30.
-            let days = i128::from(months / 12) * 36525 + i128::from(months % 12) * 3000 + i128::from(interval.days) * 100;
+            let days =
+                i128::from(months / 12) * 36525 + i128::from(months % 12) * 3000 + i128::from(interval.days) * 100;
             return Some(days * i128::from(DAY_MICROS) / 100 + i128::from(micros));
         }
         _ => return None,
@@ -289,12 +402,14 @@ fn parts_of(call: &Call<'_>) -> Result<Vec<Option<Part>>> {
         }
         let field = fields.value(row).to_lowercase();
         let part = match kind {
-            Type::Interval => {
-                interval_part_micros(&field, array.as_primitive::<IntervalMonthDayNanoType>().value(row)).map(Part::Finite)
-            }
+            Type::Interval => interval_part_micros(&field, array.as_primitive::<IntervalMonthDayNanoType>().value(row))
+                .map(Part::Finite),
             Type::Time => {
                 let local = array.as_primitive::<Time64MicrosecondType>().value(row);
-                time_part(&field).then(|| part_micros(&field, Moment { local, offset: None })).flatten().map(Part::Finite)
+                time_part(&field)
+                    .then(|| part_micros(&field, Moment { local, offset: None }))
+                    .flatten()
+                    .map(Part::Finite)
             }
             Type::Date => {
                 let day = array.as_primitive::<Date32Type>().value(row);
@@ -302,7 +417,10 @@ fn parts_of(call: &Call<'_>) -> Result<Vec<Option<Part>>> {
                     i32::MAX => infinite_part(&field, f64::INFINITY),
                     i32::MIN => infinite_part(&field, f64::NEG_INFINITY),
                     day if !time_part(&field) || field == "epoch" => {
-                        let moment = Moment { local: i64::from(day) * DAY_MICROS, offset: None };
+                        let moment = Moment {
+                            local: i64::from(day) * DAY_MICROS,
+                            offset: None,
+                        };
                         part_micros(&field, moment).map(Part::Finite)
                     }
                     _ => None,
@@ -333,13 +451,18 @@ enum Part {
 fn time_part(field: &str) -> bool {
     let probe = ["hour", "minute", "second", "millisecond", "microsecond"];
     probe.iter().any(|name| field.starts_with(name))
-        || ["h", "hr", "hrs", "m", "min", "mins", "s", "sec", "secs", "msec", "msecs", "ms", "usec", "usecs", "us", "epoch"]
-            .contains(&field)
+        || [
+            "h", "hr", "hrs", "m", "min", "mins", "s", "sec", "secs", "msec", "msecs", "ms", "usec", "usecs", "us",
+            "epoch",
+        ]
+        .contains(&field)
 }
 
 fn infinite_part(field: &str, value: f64) -> Option<Part> {
     Some(match field {
-        "epoch" | "year" | "years" | "decade" | "century" | "millennium" | "isoyear" | "julian" => Part::Infinite(value),
+        "epoch" | "year" | "years" | "decade" | "century" | "millennium" | "isoyear" | "julian" => {
+            Part::Infinite(value)
+        }
         _ => Part::None,
     })
 }
@@ -348,9 +471,15 @@ pub(super) fn moment_of(micros: i64, kind: &Type, zone: Zone) -> Moment {
     match kind {
         Type::Timestamptz(_) => {
             let offset = zone.offset_at(micros);
-            Moment { local: micros + i64::from(offset) * SECOND_MICROS, offset: Some(offset) }
+            Moment {
+                local: micros + i64::from(offset) * SECOND_MICROS,
+                offset: Some(offset),
+            }
         }
-        _ => Moment { local: micros, offset: None },
+        _ => Moment {
+            local: micros,
+            offset: None,
+        },
     }
 }
 
@@ -420,8 +549,14 @@ fn truncate_one(field: &str, micros: i64, zone: Option<Zone>, kind: &Type) -> Re
             let local = zone.local_of_instant(micros);
             let cut_local = cut(field, local, kind)?;
             // Within a day the offset stays, so that the two hours of an autumn night are kept apart.
-            let small = ["hour", "minute", "second", "milli", "micro"].iter().any(|unit| field.starts_with(unit));
-            let instant = if small { micros - (local - cut_local) } else { zone.instant_of_local(cut_local) };
+            let small = ["hour", "minute", "second", "milli", "micro"]
+                .iter()
+                .any(|unit| field.starts_with(unit));
+            let instant = if small {
+                micros - (local - cut_local)
+            } else {
+                zone.instant_of_local(cut_local)
+            };
             checked_timestamp(Some(instant))
         }
     }
@@ -447,9 +582,12 @@ fn truncate_in_zone(call: &Call<'_>) -> Result<ArrayRef> {
     let mut values = Vec::with_capacity(call.rows);
     for ((field, time), zone) in fields.iter().zip(times).zip(zones) {
         values.push(match (field, time, zone) {
-            (Some(field), Some(time), Some(zone)) => {
-                Some(truncate_one(&field.to_lowercase(), time, Some(Zone::parse(zone)?), &call.types[1])?)
-            }
+            (Some(field), Some(time), Some(zone)) => Some(truncate_one(
+                &field.to_lowercase(),
+                time,
+                Some(Zone::parse(zone)?),
+                &call.types[1],
+            )?),
             _ => None,
         });
     }
@@ -457,7 +595,9 @@ fn truncate_in_zone(call: &Call<'_>) -> Result<ArrayRef> {
 }
 
 fn times_of(values: Vec<Option<i64>>, call: &Call<'_>) -> Result<ArrayRef> {
-    Ok(Arc::new(TimestampMicrosecondArray::from(values).with_data_type(call.result.arrow())))
+    Ok(Arc::new(
+        TimestampMicrosecondArray::from(values).with_data_type(call.result.arrow()),
+    ))
 }
 
 fn truncate_intervals(call: &Call<'_>) -> Result<ArrayRef> {
@@ -555,9 +695,8 @@ fn in_zone(call: &Call<'_>, way: Way) -> Result<ArrayRef> {
         let zone = match &last {
             Some((known, zone)) if known == name => *zone,
             _ => {
-                let zone = Zone::parse(name).map_err(|_| {
-                    Error::semantic("22023", format!("time zone \"{name}\" not recognized"))
-                })?;
+                let zone = Zone::parse(name)
+                    .map_err(|_| Error::semantic("22023", format!("time zone \"{name}\" not recognized")))?;
                 last = Some((name.to_owned(), zone));
                 zone
             }
@@ -577,7 +716,10 @@ fn at_offset(call: &Call<'_>, way: Way) -> Result<ArrayRef> {
             continue;
         };
         if offset.months != 0 || offset.days != 0 {
-            return Err(Error::semantic("22023", "interval time zone must not include months or days"));
+            return Err(Error::semantic(
+                "22023",
+                "interval time zone must not include months or days",
+            ));
         }
         let zone = Zone::Fixed((offset.nanoseconds / 1_000_000_000) as i32);
         values.push(Some(converted(time, zone, way)));
@@ -592,8 +734,14 @@ fn age_between(a: i64, b: i64) -> Result<IntervalMonthDayNano> {
     }
     let (later, earlier, sign) = if a >= b { (a, b, 1) } else { (b, a, -1) };
     let (from, to) = (
-        Moment { local: earlier, offset: None },
-        Moment { local: later, offset: None },
+        Moment {
+            local: earlier,
+            offset: None,
+        },
+        Moment {
+            local: later,
+            offset: None,
+        },
     );
     let (start, end) = (from.civil(), to.civil());
     let mut months = (end.year - start.year) * 12 + i64::from(end.month) - i64::from(start.month);
@@ -648,7 +796,9 @@ fn day_of(year: i32, month: i32, day: i32) -> Option<i64> {
     }
     let astronomical = if year > 0 { i64::from(year) } else { i64::from(year) + 1 };
     let most = month_days(astronomical, month as u32);
-    (1..=most as i32).contains(&day).then(|| days_of_civil(astronomical, month as u32, day as u32))
+    (1..=most as i32)
+        .contains(&day)
+        .then(|| days_of_civil(astronomical, month as u32, day as u32))
 }
 
 fn make_date(call: &Call<'_>) -> Result<ArrayRef> {
@@ -659,7 +809,10 @@ fn make_date(call: &Call<'_>) -> Result<ArrayRef> {
         values.push(match (year, month, day) {
             (Some(year), Some(month), Some(day)) => Some(timestamp_to_date(
                 day_of(year, month, day).ok_or_else(|| {
-                    Error::semantic("22008", format!("date field value out of range: {year}-{month:02}-{day:02}"))
+                    Error::semantic(
+                        "22008",
+                        format!("date field value out of range: {year}-{month:02}-{day:02}"),
+                    )
                 })? * DAY_MICROS,
             )?),
             _ => None,
@@ -685,7 +838,10 @@ fn make_time(call: &Call<'_>) -> Result<ArrayRef> {
     for ((hour, minute), second) in hours.iter().zip(minutes).zip(seconds) {
         values.push(match (hour, minute, second) {
             (Some(hour), Some(minute), Some(second)) => Some(time_micros(hour, minute, second).ok_or_else(|| {
-                Error::semantic("22008", format!("time field value out of range: {hour}:{minute:02}:{second}"))
+                Error::semantic(
+                    "22008",
+                    format!("time field value out of range: {hour}:{minute:02}:{second}"),
+                )
             })?),
             _ => None,
         });
@@ -706,13 +862,19 @@ fn make_timestamp(call: &Call<'_>, zone: Option<Zone>) -> Result<ArrayRef> {
         let (hour, minute, second) = (column(3).value(row), column(4).value(row), seconds.value(row));
         let local = day_of(year, month, day)
             .ok_or_else(|| {
-                Error::semantic("22008", format!("date field value out of range: {year}-{month:02}-{day:02}"))
+                Error::semantic(
+                    "22008",
+                    format!("date field value out of range: {year}-{month:02}-{day:02}"),
+                )
             })?
             .checked_mul(DAY_MICROS)
             .zip(time_micros(hour, minute, second))
             .map(|(day, time)| day + time)
             .ok_or_else(|| {
-                Error::semantic("22008", format!("time field value out of range: {hour}:{minute:02}:{second}"))
+                Error::semantic(
+                    "22008",
+                    format!("time field value out of range: {hour}:{minute:02}:{second}"),
+                )
             })?;
         values.push(Some(zone.map_or(local, |zone| zone.instant_of_local(local))));
     }
@@ -728,7 +890,9 @@ fn make_interval(call: &Call<'_>) -> Result<ArrayRef> {
             continue;
         }
         let at = |index: usize| {
-            call.arguments.get(index).map_or(0.0, |array| array.as_primitive::<Float64Type>().value(row))
+            call.arguments
+                .get(index)
+                .map_or(0.0, |array| array.as_primitive::<Float64Type>().value(row))
         };
         let months = at(0) * 12.0 + at(1);
         let days = at(2) * 7.0 + at(3);
@@ -736,7 +900,11 @@ fn make_interval(call: &Call<'_>) -> Result<ArrayRef> {
         if months.abs() > f64::from(i32::MAX) || days.abs() > f64::from(i32::MAX) || nanos.abs() > 9.2e18 {
             return Err(Error::semantic("22008", "interval out of range"));
         }
-        values.push(Some(IntervalMonthDayNano::new(months as i32, days as i32, nanos as i64)));
+        values.push(Some(IntervalMonthDayNano::new(
+            months as i32,
+            days as i32,
+            nanos as i64,
+        )));
     }
     Ok(Arc::new(IntervalMonthDayNanoArray::from(values)))
 }
@@ -784,7 +952,10 @@ fn to_timestamp(call: &Call<'_>) -> Result<ArrayRef> {
             Some(seconds) => {
                 let micros = (seconds * 1e6).round_ties_even();
                 if micros.abs() > 9.2e18 {
-                    return Err(Error::semantic("22008", format!("timestamp out of range: \"{seconds}\"")));
+                    return Err(Error::semantic(
+                        "22008",
+                        format!("timestamp out of range: \"{seconds}\""),
+                    ));
                 }
                 Some(checked_timestamp(Some(micros as i64))?)
             }

@@ -8,12 +8,9 @@ use super::cast::{is_float, is_integer, out_of_range};
 use crate::error::{Error, Result};
 use crate::types::numeric::{Shape, read_decimal};
 use crate::types::{FREE_SCALE, QUOTIENT_SCALE, Type};
-use arrow::array::{
-    Array, ArrayRef, AsArray, Decimal128Array, Decimal256Array, Float64Array, Int64Array,
-};
+use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Decimal256Array, Float64Array, Int64Array};
 use arrow::datatypes::{
-    DataType, Decimal128Type, Decimal256Type, Float32Type, Float64Type, Int16Type, Int32Type,
-    Int64Type, i256,
+    DataType, Decimal128Type, Decimal256Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, i256,
 };
 use std::sync::{Arc, LazyLock};
 
@@ -119,7 +116,11 @@ pub(crate) fn overflow(kind: &Type) -> Error {
     match kind {
         Type::Numeric(Some((precision, scale))) => {
             let power = i32::from(*precision) - i32::from(*scale);
-            let limit = if power == 0 { "1".to_owned() } else { format!("10^{power}") };
+            let limit = if power == 0 {
+                "1".to_owned()
+            } else {
+                format!("10^{power}")
+            };
             Error::semantic("22003", "numeric field overflow").with_detail(format!(
                 "A field with precision {precision}, scale {scale} must round to an absolute value less than {limit}."
             ))
@@ -228,7 +229,9 @@ pub(crate) fn build(values: Vec<Option<i256>>, kind: &Type) -> Result<ArrayRef> 
                     None => Ok(None),
                 })
                 .collect::<Result<Vec<_>>>()?;
-            Ok(Arc::new(Decimal128Array::from(narrow).with_precision_and_scale(precision, scale)?))
+            Ok(Arc::new(
+                Decimal128Array::from(narrow).with_precision_and_scale(precision, scale)?,
+            ))
         }
         DataType::Decimal256(precision, scale) => {
             let limit = power_of_ten(i32::from(precision)).unwrap_or(i256::MAX);
@@ -236,7 +239,9 @@ pub(crate) fn build(values: Vec<Option<i256>>, kind: &Type) -> Result<ArrayRef> 
             if values.iter().flatten().any(|value| !fits(value)) {
                 return Err(overflow(kind));
             }
-            Ok(Arc::new(Decimal256Array::from(values).with_precision_and_scale(precision, scale)?))
+            Ok(Arc::new(
+                Decimal256Array::from(values).with_precision_and_scale(precision, scale)?,
+            ))
         }
         other => Err(Error::internal(format!("{other} is not a decimal type"))),
     }
@@ -256,8 +261,14 @@ pub(crate) fn arithmetic(op: Arithmetic, left: &ArrayRef, right: &ArrayRef, resu
             values.push(None);
             continue;
         }
-        let a = Number { value: lefts.value(row), scale: left_scale };
-        let b = Number { value: rights.value(row), scale: right_scale };
+        let a = Number {
+            value: lefts.value(row),
+            scale: left_scale,
+        };
+        let b = Number {
+            value: rights.value(row),
+            scale: right_scale,
+        };
         let value = match op {
             Arithmetic::Divide => divide(a, b)?,
             _ => combine(op, a, b, scale)?,
@@ -408,7 +419,13 @@ pub(crate) fn divide(a: Number, b: Number) -> Result<Option<i256>> {
         return Err(Error::semantic("22012", "division by zero"));
     }
     // Numbers of no fixed scale show no zeros at the end, so none count.
-    let free = |number: Number| if number.scale >= QUOTIENT_SCALE { number.trimmed() } else { number };
+    let free = |number: Number| {
+        if number.scale >= QUOTIENT_SCALE {
+            number.trimmed()
+        } else {
+            number
+        }
+    };
     let (a, b) = (free(a), free(b));
     let digits = quotient_digits(a, b);
     let shift = i32::from(digits) + i32::from(b.scale) - i32::from(a.scale);
@@ -458,7 +475,10 @@ pub(crate) fn convert(array: &ArrayRef, source: &Type, target: &Type) -> Result<
         Some(_) if is_integer(target) => 0,
         Some(exact) => exact.scale(),
         None => {
-            return Err(Error::semantic("42846", format!("cannot cast type {source} to {target}")));
+            return Err(Error::semantic(
+                "42846",
+                format!("cannot cast type {source} to {target}"),
+            ));
         }
     };
     let mut values = Vec::with_capacity(array.len());
@@ -504,7 +524,11 @@ fn from_float(array: &ArrayRef, target: &Type) -> Result<ArrayRef> {
     let (floats, digits): (Vec<Option<f64>>, usize) = match array.as_primitive_opt::<Float64Type>() {
         Some(values) => (values.iter().collect(), 15),
         None => (
-            array.as_primitive::<Float32Type>().iter().map(|value| value.map(f64::from)).collect(),
+            array
+                .as_primitive::<Float32Type>()
+                .iter()
+                .map(|value| value.map(f64::from))
+                .collect(),
             6,
         ),
     };
@@ -528,12 +552,17 @@ fn from_float(array: &ArrayRef, target: &Type) -> Result<ArrayRef> {
 
 /// The nearest float to an exact number.
 pub(crate) fn nearest_float(value: i256, scale: i8) -> f64 {
-    if scale <= 0 && let Some(small) = value.to_i128() {
+    if scale <= 0
+        && let Some(small) = value.to_i128()
+    {
         return small as f64;
     }
     let mut text = bytes::BytesMut::new();
     crate::types::numeric::write_decimal(value, scale, crate::types::numeric::Digits::Fixed(scale), &mut text);
-    std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok()).unwrap_or(f64::NAN)
+    std::str::from_utf8(&text)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(f64::NAN)
 }
 
 fn to_float(numbers: &Exacts<'_>, scale: i8, rows: usize, target: &Type) -> Result<ArrayRef> {
@@ -555,7 +584,11 @@ fn to_float(numbers: &Exacts<'_>, scale: i8, rows: usize, target: &Type) -> Resu
 
 /// The text of a number, rounded to an integer.
 pub(crate) fn round_text(text: &str) -> Result<String> {
-    let shape = Shape { precision: 76, scale: 0, declared: false };
+    let shape = Shape {
+        precision: 76,
+        scale: 0,
+        declared: false,
+    };
     let value = read_decimal(text, shape)?;
     Ok(value.to_string())
 }

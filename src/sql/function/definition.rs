@@ -13,8 +13,7 @@ use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::Result as DataFusionResult;
 use datafusion::logical_expr::{
-    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
-    Volatility,
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
 };
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -230,7 +229,12 @@ fn targets(overload: &Overload, given: &[Type]) -> Vec<Type> {
         .iter()
         .enumerate()
         .map(|(index, given)| {
-            let kind = overload.arguments.get(index).copied().or(overload.rest).unwrap_or(Kind::Any);
+            let kind = overload
+                .arguments
+                .get(index)
+                .copied()
+                .or(overload.rest)
+                .unwrap_or(Kind::Any);
             kind.target(given)
         })
         .collect()
@@ -295,7 +299,13 @@ impl ScalarUDFImpl for Defined {
             super::kernel::Shape::One => 1,
             super::kernel::Shape::PerRow => args.number_rows,
         };
-        let call = Call { arguments: &arrays, types: &types, result: &result, rows, zone: &self.zone };
+        let call = Call {
+            arguments: &arrays,
+            types: &types,
+            result: &result,
+            rows,
+            zone: &self.zone,
+        };
         columnar((overload.kernel)(&call).map_err(external)?, shape)
     }
 }

@@ -15,17 +15,93 @@ use datafusion::logical_expr::expr::ScalarFunction;
 
 /// Functions that never fail, whatever they are given.
 const SAFE: &[&str] = &[
-    "length", "char_length", "character_length", "octet_length", "bit_length", "ascii", "initcap", "reverse",
-    "replace", "translate", "btrim", "ltrim", "rtrim", "left", "right", "strpos", "position", "string_to_array",
-    "array_to_string", "md5", "to_hex", "quote_ident", "quote_literal", "quote_nullable", "greatest", "least",
-    "lower", "upper", "concat", "concat_ws", "starts_with", "sha224", "sha256", "sha384", "sha512", "float_key",
-    "interval_key", "isfinite", "justify_hours", "justify_days", "justify_interval", "sign", "atan", "cos", "sin",
-    "pi", "__subscript", "__array", "array_length", "array_upper", "array_lower", "array_ndims", "cardinality",
-    "array_append", "array_prepend", "array_cat", "array_position", "array_positions", "array_remove", "array_dims",
-    "to_json", "to_jsonb", "json_typeof", "jsonb_typeof", "now", "version", "current_user", "session_user",
-    "current_role", "user", "current_database", "current_catalog", "current_schema", "current_schemas", "pg_typeof",
-    "random", "clock_timestamp", "gen_random_uuid", "get_field", "row", "__any", "__all", "ceil", "ceiling", "floor",
-    "__flag", "__truth",
+    "length",
+    "char_length",
+    "character_length",
+    "octet_length",
+    "bit_length",
+    "ascii",
+    "initcap",
+    "reverse",
+    "replace",
+    "translate",
+    "btrim",
+    "ltrim",
+    "rtrim",
+    "left",
+    "right",
+    "strpos",
+    "position",
+    "string_to_array",
+    "array_to_string",
+    "md5",
+    "to_hex",
+    "quote_ident",
+    "quote_literal",
+    "quote_nullable",
+    "greatest",
+    "least",
+    "lower",
+    "upper",
+    "concat",
+    "concat_ws",
+    "starts_with",
+    "sha224",
+    "sha256",
+    "sha384",
+    "sha512",
+    "float_key",
+    "interval_key",
+    "isfinite",
+    "justify_hours",
+    "justify_days",
+    "justify_interval",
+    "sign",
+    "atan",
+    "cos",
+    "sin",
+    "pi",
+    "__subscript",
+    "__array",
+    "array_length",
+    "array_upper",
+    "array_lower",
+    "array_ndims",
+    "cardinality",
+    "array_append",
+    "array_prepend",
+    "array_cat",
+    "array_position",
+    "array_positions",
+    "array_remove",
+    "array_dims",
+    "to_json",
+    "to_jsonb",
+    "json_typeof",
+    "jsonb_typeof",
+    "now",
+    "version",
+    "current_user",
+    "session_user",
+    "current_role",
+    "user",
+    "current_database",
+    "current_catalog",
+    "current_schema",
+    "current_schemas",
+    "pg_typeof",
+    "random",
+    "clock_timestamp",
+    "gen_random_uuid",
+    "get_field",
+    "row",
+    "__any",
+    "__all",
+    "ceil",
+    "ceiling",
+    "floor",
+    "__flag",
+    "__truth",
 ];
 
 /// Functions that fail only for some values of the arguments at these positions: constants there were checked when
@@ -58,7 +134,11 @@ pub fn can_fail(expr: &Expr) -> bool {
     let mut found = false;
     let _ = expr.apply(|expr| {
         found |= fails_itself(expr);
-        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        Ok(if found {
+            TreeNodeRecursion::Stop
+        } else {
+            TreeNodeRecursion::Continue
+        })
     });
     found
 }
@@ -76,7 +156,10 @@ fn fails_itself(expr: &Expr) -> bool {
 /// Plain casts are put in where Arrow widens, or comes to text.
 fn cast_is_safe(target: &arrow::datatypes::DataType) -> bool {
     use arrow::datatypes::DataType as D;
-    matches!(target, D::Int32 | D::Int64 | D::Float32 | D::Float64 | D::Utf8 | D::Null)
+    matches!(
+        target,
+        D::Int32 | D::Int64 | D::Float32 | D::Float64 | D::Utf8 | D::Null
+    )
 }
 
 fn is_constant(expr: Option<&Expr>) -> bool {
@@ -99,7 +182,9 @@ fn function_fails(function: &ScalarFunction) -> bool {
         return false;
     }
     match SAFE_WITH_CONSTANTS.iter().find(|(known, _)| *known == name) {
-        Some((_, positions)) => !positions.iter().all(|position| is_constant(function.args.get(*position))),
+        Some((_, positions)) => !positions
+            .iter()
+            .all(|position| is_constant(function.args.get(*position))),
         None => true,
     }
 }
@@ -146,7 +231,8 @@ fn nonzero(expr: Option<&Expr>) -> bool {
 /// Whether exact arithmetic always fits the type of its result.
 fn fits(operator: &Operator, sign: Sign) -> bool {
     let resolved = &operator.resolved;
-    let (Some(Exact::Fixed(p1, s1)), Some(Exact::Fixed(p2, s2))) = (Exact::of(&resolved.left), Exact::of(&resolved.right))
+    let (Some(Exact::Fixed(p1, s1)), Some(Exact::Fixed(p2, s2))) =
+        (Exact::of(&resolved.left), Exact::of(&resolved.right))
     else {
         return false;
     };

@@ -7,13 +7,13 @@ use super::cast::is_infinite;
 use super::operator::Sign;
 use crate::error::{Error, Result};
 use crate::types::calendar::{
-    DATE_INFINITY, DATE_MINUS_INFINITY, DAY_END, DAY_MICROS, DAY_MIN, TIMESTAMP_INFINITY,
-    TIMESTAMP_MINUS_INFINITY, Zone, civil_of_days, days_of_civil, month_days,
+    DATE_INFINITY, DATE_MINUS_INFINITY, DAY_END, DAY_MICROS, DAY_MIN, TIMESTAMP_INFINITY, TIMESTAMP_MINUS_INFINITY,
+    Zone, civil_of_days, days_of_civil, month_days,
 };
 use arrow::array::{ArrayRef, AsArray, PrimitiveArray};
 use arrow::datatypes::{
-    ArrowPrimitiveType, Date32Type, Float64Type, Int32Type, IntervalMonthDayNano,
-    IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType,
+    ArrowPrimitiveType, Date32Type, Float64Type, Int32Type, IntervalMonthDayNano, IntervalMonthDayNanoType,
+    Time64MicrosecondType, TimestampMicrosecondType,
 };
 use arrow::error::ArrowError;
 use std::sync::Arc;
@@ -59,7 +59,11 @@ pub(crate) fn date_days(left: &ArrayRef, right: &ArrayRef, sign: Sign) -> Result
         if matches!(date, DATE_INFINITY | DATE_MINUS_INFINITY) {
             return Ok(date);
         }
-        let days = if sign == Sign::Minus { -i64::from(days) } else { i64::from(days) };
+        let days = if sign == Sign::Minus {
+            -i64::from(days)
+        } else {
+            i64::from(days)
+        };
         let moved = i64::from(date) + days;
         if (DAY_MIN..DAY_END).contains(&moved) {
             Ok(moved as i32)
@@ -73,7 +77,10 @@ pub(crate) fn date_days(left: &ArrayRef, right: &ArrayRef, sign: Sign) -> Result
 /// `date - date`: days.
 pub(crate) fn date_difference(left: &ArrayRef, right: &ArrayRef) -> Result<ArrayRef> {
     let days = two::<Date32Type, Date32Type, Int32Type>(left, right, |a, b| {
-        if [a, b].iter().any(|date| matches!(*date, DATE_INFINITY | DATE_MINUS_INFINITY)) {
+        if [a, b]
+            .iter()
+            .any(|date| matches!(*date, DATE_INFINITY | DATE_MINUS_INFINITY))
+        {
             return Err(Error::semantic("22008", "cannot subtract infinite dates"));
         }
         Ok(a - b)
@@ -83,13 +90,12 @@ pub(crate) fn date_difference(left: &ArrayRef, right: &ArrayRef) -> Result<Array
 
 /// `date + time`.
 pub(crate) fn date_and_time(left: &ArrayRef, right: &ArrayRef) -> Result<ArrayRef> {
-    let joined = two::<Date32Type, Time64MicrosecondType, TimestampMicrosecondType>(left, right, |date, time| {
-        match date {
+    let joined =
+        two::<Date32Type, Time64MicrosecondType, TimestampMicrosecondType>(left, right, |date, time| match date {
             DATE_INFINITY => Ok(TIMESTAMP_INFINITY),
             DATE_MINUS_INFINITY => Ok(TIMESTAMP_MINUS_INFINITY),
             date => Ok(i64::from(date) * DAY_MICROS + time),
-        }
-    })?;
+        })?;
     Ok(Arc::new(joined))
 }
 
@@ -112,11 +118,10 @@ pub(crate) fn timestamp_difference(left: &ArrayRef, right: &ArrayRef) -> Result<
 
 /// `time - time`.
 pub(crate) fn time_difference(left: &ArrayRef, right: &ArrayRef) -> Result<ArrayRef> {
-    let intervals = two::<Time64MicrosecondType, Time64MicrosecondType, IntervalMonthDayNanoType>(
-        left,
-        right,
-        |a, b| Ok(IntervalMonthDayNano::new(0, 0, (a - b) * 1000)),
-    )?;
+    let intervals =
+        two::<Time64MicrosecondType, Time64MicrosecondType, IntervalMonthDayNanoType>(left, right, |a, b| {
+            Ok(IntervalMonthDayNano::new(0, 0, (a - b) * 1000))
+        })?;
     Ok(Arc::new(intervals))
 }
 
@@ -139,7 +144,9 @@ fn shift_calendar(local: i64, months: i32, days: i32) -> Option<i64> {
         let (year, month) = (month.div_euclid(12), month.rem_euclid(12) as u32 + 1);
         day = days_of_civil(year, month, civil.day.min(month_days(year, month)));
     }
-    day.checked_add(i64::from(days))?.checked_mul(DAY_MICROS)?.checked_add(time)
+    day.checked_add(i64::from(days))?
+        .checked_mul(DAY_MICROS)?
+        .checked_add(time)
 }
 
 /// A timestamp an interval later; months and days are counted on the clocks of the zone, if there is one.
@@ -162,7 +169,11 @@ pub(crate) fn shift_timestamps(left: &ArrayRef, right: &ArrayRef, sign: Sign, zo
         left,
         right,
         |micros, interval| {
-            let interval = if sign == Sign::Minus { negated(interval)? } else { interval };
+            let interval = if sign == Sign::Minus {
+                negated(interval)?
+            } else {
+                interval
+            };
             shift(micros, interval, zone)
         },
     )?;
@@ -185,11 +196,10 @@ pub(crate) fn shift_times(left: &ArrayRef, right: &ArrayRef, sign: Sign) -> Resu
 
 /// `interval + interval`, `interval - interval`, part by part.
 pub(crate) fn sum(left: &ArrayRef, right: &ArrayRef, sign: Sign) -> Result<ArrayRef> {
-    let sums = two::<IntervalMonthDayNanoType, IntervalMonthDayNanoType, IntervalMonthDayNanoType>(
-        left,
-        right,
-        |a, b| add(a, if sign == Sign::Minus { negated(b)? } else { b }),
-    )?;
+    let sums =
+        two::<IntervalMonthDayNanoType, IntervalMonthDayNanoType, IntervalMonthDayNanoType>(left, right, |a, b| {
+            add(a, if sign == Sign::Minus { negated(b)? } else { b })
+        })?;
     Ok(Arc::new(sums))
 }
 
@@ -206,10 +216,8 @@ pub(crate) fn add(a: IntervalMonthDayNano, b: IntervalMonthDayNano) -> Result<In
 
 /// `interval * n`, `interval / n`.
 pub(crate) fn scale(left: &ArrayRef, right: &ArrayRef, sign: Sign) -> Result<ArrayRef> {
-    let scaled = two::<IntervalMonthDayNanoType, Float64Type, IntervalMonthDayNanoType>(
-        left,
-        right,
-        |interval, factor| {
+    let scaled =
+        two::<IntervalMonthDayNanoType, Float64Type, IntervalMonthDayNanoType>(left, right, |interval, factor| {
             if sign == Sign::Over {
                 if factor == 0.0 {
                     return Err(Error::semantic("22012", "division by zero"));
@@ -218,20 +226,18 @@ pub(crate) fn scale(left: &ArrayRef, right: &ArrayRef, sign: Sign) -> Result<Arr
             } else {
                 scaled_by(interval, |part| part * factor)
             }
-        },
-    )?;
+        })?;
     Ok(Arc::new(scaled))
 }
 
 /// Scales each part; fractions of a month spill into days, of a day into time (PostgreSQL's `interval_mul`).
-pub(crate) fn scaled_by(
-    interval: IntervalMonthDayNano,
-    scale: impl Fn(f64) -> f64,
-) -> Result<IntervalMonthDayNano> {
+pub(crate) fn scaled_by(interval: IntervalMonthDayNano, scale: impl Fn(f64) -> f64) -> Result<IntervalMonthDayNano> {
     // Rounded to microseconds, so that 0.1 month is 3 days and not 2 days 23:59:59.999999.
     let tidy = |value: f64| (value * 1e6).round() / 1e6;
     let integer = |value: f64| {
-        (value.abs() <= f64::from(i32::MAX)).then_some(value as i32).ok_or_else(interval_out_of_range)
+        (value.abs() <= f64::from(i32::MAX))
+            .then_some(value as i32)
+            .ok_or_else(interval_out_of_range)
     };
     let months = scale(f64::from(interval.months));
     let days = scale(f64::from(interval.days));
@@ -250,7 +256,11 @@ pub(crate) fn scaled_by(
     if !(micros.abs() < i64::MAX as f64 / 1000.0) {
         return Err(interval_out_of_range());
     }
-    Ok(IntervalMonthDayNano::new(whole_months, whole_days, micros as i64 * 1000))
+    Ok(IntervalMonthDayNano::new(
+        whole_months,
+        whole_days,
+        micros as i64 * 1000,
+    ))
 }
 
 /// An interval as one number of microseconds, a month being 30 days, as PostgreSQL compares them.

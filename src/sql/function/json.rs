@@ -169,7 +169,11 @@ pub(crate) fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 /// The element at a position, counted from 0, or from -1 at the end.
 pub(crate) fn element(text: &str, position: i64) -> Option<&str> {
     let elements = elements(text)?;
-    let index = if position < 0 { elements.len() as i64 + position } else { position };
+    let index = if position < 0 {
+        elements.len() as i64 + position
+    } else {
+        position
+    };
     elements.get(usize::try_from(index).ok()?).copied()
 }
 
@@ -201,7 +205,11 @@ pub(crate) fn as_text(value: &str) -> Result<Option<String>> {
 
 fn path_of(list: &arrow::array::ListArray, row: usize) -> Vec<Option<String>> {
     let values = list.value(row);
-    values.as_string::<i32>().iter().map(|step| step.map(str::to_owned)).collect()
+    values
+        .as_string::<i32>()
+        .iter()
+        .map(|step| step.map(str::to_owned))
+        .collect()
 }
 
 /// `-> ->> #> #>>`.
@@ -237,11 +245,13 @@ pub(crate) fn get(left: &ArrayRef, right: &ArrayRef, get: Get, _: &Type, result:
 pub(crate) fn contains(outer: &str, inner: &str) -> bool {
     match (members(outer), members(inner), elements(outer), elements(inner)) {
         (Some(outer), Some(inner), _, _) => inner.iter().all(|(key, value)| {
-            outer.iter().any(|(known, other)| known == key && contains(other, value))
+            outer
+                .iter()
+                .any(|(known, other)| known == key && contains(other, value))
         }),
-        (_, _, Some(outer), Some(inner)) => {
-            inner.iter().all(|value| outer.iter().any(|other| contains(other, value)))
-        }
+        (_, _, Some(outer), Some(inner)) => inner
+            .iter()
+            .all(|value| outer.iter().any(|other| contains(other, value))),
         // An array contains a bare scalar that is one of its elements.
         (None, None, Some(outer), None) => outer.iter().any(|other| same_scalar(other, inner)),
         (None, None, None, None) => same_scalar(outer, inner),
@@ -351,9 +361,7 @@ pub(crate) fn delete(left: &ArrayRef, right: &ArrayRef, delete: Delete) -> Resul
                 let keys: Vec<String> = path_of(right.as_list::<i32>(), row).into_iter().flatten().collect();
                 without(document, &keys)?
             }
-            Delete::Element => {
-                without_element(document, i64::from(right.as_primitive::<Int32Type>().value(row)))?
-            }
+            Delete::Element => without_element(document, i64::from(right.as_primitive::<Int32Type>().value(row)))?,
             Delete::Path => {
                 let path: Vec<String> = path_of(right.as_list::<i32>(), row).into_iter().flatten().collect();
                 without_path(document, &path)?
@@ -374,7 +382,11 @@ fn without(document: &str, keys: &[String]) -> Result<String> {
     let kept: Vec<&str> = elements
         .into_iter()
         .filter(|value| {
-            let text = if value.starts_with('"') { as_text(value).ok().flatten() } else { None };
+            let text = if value.starts_with('"') {
+                as_text(value).ok().flatten()
+            } else {
+                None
+            };
             text.is_none_or(|text| !keys.contains(&text))
         })
         .collect();
@@ -383,10 +395,18 @@ fn without(document: &str, keys: &[String]) -> Result<String> {
 
 fn without_element(document: &str, position: i64) -> Result<String> {
     let Some(mut elements) = elements(document) else {
-        let what = if document.starts_with('{') { "object using integer index" } else { "scalar" };
+        let what = if document.starts_with('{') {
+            "object using integer index"
+        } else {
+            "scalar"
+        };
         return Err(Error::semantic("22023", format!("cannot delete from {what}")));
     };
-    let index = if position < 0 { elements.len() as i64 + position } else { position };
+    let index = if position < 0 {
+        elements.len() as i64 + position
+    } else {
+        position
+    };
     if let Ok(index) = usize::try_from(index)
         && index < elements.len()
     {
@@ -409,20 +429,34 @@ fn without_path(document: &str, path: &[String]) -> Result<String> {
     if let Some(members) = members(document) {
         let mut changed = Vec::with_capacity(members.len());
         for (key, value) in &members {
-            let value = if key == first { without_path(value, rest)? } else { (*value).to_owned() };
+            let value = if key == first {
+                without_path(value, rest)?
+            } else {
+                (*value).to_owned()
+            };
             changed.push((key.clone(), value));
         }
-        let borrowed: Vec<(String, &str)> =
-            changed.iter().map(|(key, value)| (key.clone(), value.as_str())).collect();
+        let borrowed: Vec<(String, &str)> = changed
+            .iter()
+            .map(|(key, value)| (key.clone(), value.as_str()))
+            .collect();
         return object(&borrowed);
     }
     let (Some(elements), Ok(position)) = (elements(document), first.trim().parse::<i64>()) else {
         return Ok(document.to_owned());
     };
-    let index = if position < 0 { elements.len() as i64 + position } else { position };
+    let index = if position < 0 {
+        elements.len() as i64 + position
+    } else {
+        position
+    };
     let mut changed = Vec::with_capacity(elements.len());
     for (at, value) in elements.iter().enumerate() {
-        changed.push(if at as i64 == index { without_path(value, rest)? } else { (*value).to_owned() });
+        changed.push(if at as i64 == index {
+            without_path(value, rest)?
+        } else {
+            (*value).to_owned()
+        });
     }
     let borrowed: Vec<&str> = changed.iter().map(String::as_str).collect();
     Ok(array(&borrowed))

@@ -15,7 +15,12 @@ const fn takes(
     result: fn(&[Type]) -> Type,
     kernel: fn(&Call<'_>) -> Result<ArrayRef>,
 ) -> Overload {
-    Overload { arguments, rest: None, result, kernel }
+    Overload {
+        arguments,
+        rest: None,
+        result,
+        kernel,
+    }
 }
 
 const fn variadic(
@@ -24,7 +29,12 @@ const fn variadic(
     result: fn(&[Type]) -> Type,
     kernel: fn(&Call<'_>) -> Result<ArrayRef>,
 ) -> Overload {
-    Overload { arguments, rest: Some(rest), result, kernel }
+    Overload {
+        arguments,
+        rest: Some(rest),
+        result,
+        kernel,
+    }
 }
 
 const fn named(name: &'static str, doc: &'static str, overloads: &'static [Overload]) -> Definition {
@@ -88,37 +98,133 @@ const OBJECT_B: &[Overload] = &[variadic(&[], Any, jsonb, |call| normal(&build_o
 /// The functions of this file.
 pub(super) const FUNCTIONS: &[Definition] = &[
     named("to_json", "A value as json.", &[takes(&[Any], json, to_json)]),
-    named("to_jsonb", "A value as jsonb.", &[takes(&[Any], jsonb, |call| normal(&to_json(call)?))]),
+    named(
+        "to_jsonb",
+        "A value as jsonb.",
+        &[takes(&[Any], jsonb, |call| normal(&to_json(call)?))],
+    ),
     named("row_to_json", "A row as json.", &[takes(&[Any], json, to_json)]),
     named("array_to_json", "An array as json.", &[takes(&[Any], json, to_json)]),
     named("json_build_object", "An object of keys and values in turn.", OBJECT),
     named("jsonb_build_object", "An object of keys and values in turn.", OBJECT_B),
-    named("json_build_array", "An array of values.", &[variadic(&[], Any, json, |call| build_array(call))]),
-    named("jsonb_build_array", "An array of values.", &[variadic(&[], Any, jsonb, |call| normal(&build_array(call)?))]),
-    named("json_typeof", "The type of a json value.", &[takes(&[Text], text, type_of)]),
-    named("jsonb_typeof", "The type of a jsonb value.", &[takes(&[Text], text, type_of)]),
-    named("json_array_length", "The number of elements.", &[takes(&[Text], int4, array_length)]),
-    named("jsonb_array_length", "The number of elements.", &[takes(&[Text], int4, array_length)]),
-    named("json_extract_path", "What stands at a path.", &[variadic(&[Text], Text, json, |call| extract(call, Form::Json))]),
-    named("jsonb_extract_path", "What stands at a path.", &[variadic(&[Text], Text, jsonb, |call| extract(call, Form::Json))]),
-    named("json_extract_path_text", "What stands at a path, as text.", &[variadic(&[Text], Text, text, |call| extract(call, Form::Text))]),
-    named("jsonb_extract_path_text", "What stands at a path, as text.", &[variadic(&[Text], Text, text, |call| extract(call, Form::Text))]),
-    named("json_strip_nulls", "An object without null members.", &[takes(&[Text], json, strip_nulls)]),
-    named("jsonb_strip_nulls", "An object without null members.", &[takes(&[Text], jsonb, |call| normal(&strip_nulls(call)?))]),
-    named("jsonb_pretty", "jsonb with line breaks and indentation.", &[takes(&[Text], text, pretty)]),
-    named("jsonb_set", "jsonb with a value put at a path.", &[
-        takes(&[Text, Kind::Texts, Text], jsonb, set),
-        takes(&[Text, Kind::Texts, Text, Kind::Bool], jsonb, set),
-    ]),
-    named("__json_array_elements", "The elements of an array.", &[takes(&[Text], jsons, |call| list_elements(call, Form::Json))]),
-    named("__jsonb_array_elements", "The elements of an array.", &[takes(&[Text], jsonbs, |call| list_elements(call, Form::Json))]),
-    named("__json_array_elements_text", "The elements of an array.", &[takes(&[Text], texts, |call| list_elements(call, Form::Text))]),
-    named("__jsonb_array_elements_text", "The elements of an array.", &[takes(&[Text], texts, |call| list_elements(call, Form::Text))]),
-    named("__json_object_keys", "The keys of an object.", &[takes(&[Text], texts, keys)]),
-    named("__json_each", "The members of an object.", &[takes(&[Text], pairs, |call| each(call, Form::Json))]),
-    named("__jsonb_each", "The members of an object.", &[takes(&[Text], pairs_b, |call| each(call, Form::Json))]),
-    named("__json_each_text", "The members of an object.", &[takes(&[Text], text_pairs, |call| each(call, Form::Text))]),
-    named("__jsonb_each_text", "The members of an object.", &[takes(&[Text], text_pairs, |call| each(call, Form::Text))]),
+    named(
+        "json_build_array",
+        "An array of values.",
+        &[variadic(&[], Any, json, |call| build_array(call))],
+    ),
+    named(
+        "jsonb_build_array",
+        "An array of values.",
+        &[variadic(&[], Any, jsonb, |call| normal(&build_array(call)?))],
+    ),
+    named(
+        "json_typeof",
+        "The type of a json value.",
+        &[takes(&[Text], text, type_of)],
+    ),
+    named(
+        "jsonb_typeof",
+        "The type of a jsonb value.",
+        &[takes(&[Text], text, type_of)],
+    ),
+    named(
+        "json_array_length",
+        "The number of elements.",
+        &[takes(&[Text], int4, array_length)],
+    ),
+    named(
+        "jsonb_array_length",
+        "The number of elements.",
+        &[takes(&[Text], int4, array_length)],
+    ),
+    named(
+        "json_extract_path",
+        "What stands at a path.",
+        &[variadic(&[Text], Text, json, |call| extract(call, Form::Json))],
+    ),
+    named(
+        "jsonb_extract_path",
+        "What stands at a path.",
+        &[variadic(&[Text], Text, jsonb, |call| extract(call, Form::Json))],
+    ),
+    named(
+        "json_extract_path_text",
+        "What stands at a path, as text.",
+        &[variadic(&[Text], Text, text, |call| extract(call, Form::Text))],
+    ),
+    named(
+        "jsonb_extract_path_text",
+        "What stands at a path, as text.",
+        &[variadic(&[Text], Text, text, |call| extract(call, Form::Text))],
+    ),
+    named(
+        "json_strip_nulls",
+        "An object without null members.",
+        &[takes(&[Text], json, strip_nulls)],
+    ),
+    named(
+        "jsonb_strip_nulls",
+        "An object without null members.",
+        &[takes(&[Text], jsonb, |call| normal(&strip_nulls(call)?))],
+    ),
+    named(
+        "jsonb_pretty",
+        "jsonb with line breaks and indentation.",
+        &[takes(&[Text], text, pretty)],
+    ),
+    named(
+        "jsonb_set",
+        "jsonb with a value put at a path.",
+        &[
+            takes(&[Text, Kind::Texts, Text], jsonb, set),
+            takes(&[Text, Kind::Texts, Text, Kind::Bool], jsonb, set),
+        ],
+    ),
+    named(
+        "__json_array_elements",
+        "The elements of an array.",
+        &[takes(&[Text], jsons, |call| list_elements(call, Form::Json))],
+    ),
+    named(
+        "__jsonb_array_elements",
+        "The elements of an array.",
+        &[takes(&[Text], jsonbs, |call| list_elements(call, Form::Json))],
+    ),
+    named(
+        "__json_array_elements_text",
+        "The elements of an array.",
+        &[takes(&[Text], texts, |call| list_elements(call, Form::Text))],
+    ),
+    named(
+        "__jsonb_array_elements_text",
+        "The elements of an array.",
+        &[takes(&[Text], texts, |call| list_elements(call, Form::Text))],
+    ),
+    named(
+        "__json_object_keys",
+        "The keys of an object.",
+        &[takes(&[Text], texts, keys)],
+    ),
+    named(
+        "__json_each",
+        "The members of an object.",
+        &[takes(&[Text], pairs, |call| each(call, Form::Json))],
+    ),
+    named(
+        "__jsonb_each",
+        "The members of an object.",
+        &[takes(&[Text], pairs_b, |call| each(call, Form::Json))],
+    ),
+    named(
+        "__json_each_text",
+        "The members of an object.",
+        &[takes(&[Text], text_pairs, |call| each(call, Form::Text))],
+    ),
+    named(
+        "__jsonb_each_text",
+        "The members of an object.",
+        &[takes(&[Text], text_pairs, |call| each(call, Form::Text))],
+    ),
 ];
 
 /// Whether values come as json or as text.
@@ -203,7 +309,10 @@ fn write_value(kind: &Type, array: &ArrayRef, row: usize, settings: &Settings, o
 }
 
 fn settings(call: &Call<'_>) -> Result<Settings> {
-    Ok(Settings { time_zone: call.time_zone()?, ..Settings::default() })
+    Ok(Settings {
+        time_zone: call.time_zone()?,
+        ..Settings::default()
+    })
 }
 
 fn to_json(call: &Call<'_>) -> Result<ArrayRef> {
@@ -223,8 +332,10 @@ fn to_json(call: &Call<'_>) -> Result<ArrayRef> {
 
 fn build_object(call: &Call<'_>) -> Result<ArrayRef> {
     if call.arguments.len() % 2 != 0 {
-        return Err(Error::semantic("22023", "argument list must have even number of elements")
-            .with_hint("The arguments of json_build_object() must consist of alternating keys and values."));
+        return Err(
+            Error::semantic("22023", "argument list must have even number of elements")
+                .with_hint("The arguments of json_build_object() must consist of alternating keys and values."),
+        );
     }
     let settings = settings(call)?;
     let mut builder = StringBuilder::new();
@@ -236,8 +347,10 @@ fn build_object(call: &Call<'_>) -> Result<ArrayRef> {
             }
             let key = &call.arguments[pair * 2];
             if key.is_null(row) {
-                return Err(Error::semantic("22004", format!("argument {} cannot be null", pair * 2 + 1))
-                    .with_hint("Object keys should be text."));
+                return Err(
+                    Error::semantic("22004", format!("argument {} cannot be null", pair * 2 + 1))
+                        .with_hint("Object keys should be text."),
+                );
             }
             let one = key.slice(row, 1);
             let kind = &call.types[pair * 2];
@@ -248,7 +361,13 @@ fn build_object(call: &Call<'_>) -> Result<ArrayRef> {
             };
             write_string(text.value(0), &mut output);
             output.push_str(" : ");
-            write_value(&call.types[pair * 2 + 1], &call.arguments[pair * 2 + 1], row, &settings, &mut output)?;
+            write_value(
+                &call.types[pair * 2 + 1],
+                &call.arguments[pair * 2 + 1],
+                row,
+                &settings,
+                &mut output,
+            )?;
         }
         output.push('}');
         builder.append_value(output);
@@ -285,7 +404,11 @@ fn kind_of(document: &str) -> &'static str {
 }
 
 fn type_of(call: &Call<'_>) -> Result<ArrayRef> {
-    let kinds: StringArray = call.arguments[0].as_string::<i32>().iter().map(|value| value.map(kind_of)).collect();
+    let kinds: StringArray = call.arguments[0]
+        .as_string::<i32>()
+        .iter()
+        .map(|value| value.map(kind_of))
+        .collect();
     Ok(Arc::new(kinds))
 }
 
@@ -296,7 +419,11 @@ fn array_length(call: &Call<'_>) -> Result<ArrayRef> {
             Some(document) => match elements(document) {
                 Some(elements) => Some(elements.len() as i32),
                 None => {
-                    let what = if kind_of(document) == "object" { "a non-array" } else { "a scalar" };
+                    let what = if kind_of(document) == "object" {
+                        "a non-array"
+                    } else {
+                        "a scalar"
+                    };
                     return Err(Error::semantic("22023", format!("cannot get array length of {what}")));
                 }
             },
@@ -308,15 +435,20 @@ fn array_length(call: &Call<'_>) -> Result<ArrayRef> {
 
 fn extract(call: &Call<'_>, form: Form) -> Result<ArrayRef> {
     let documents = call.arguments[0].as_string::<i32>();
-    let steps: Vec<&StringArray> = call.arguments[1..].iter().map(|array| array.as_string::<i32>()).collect();
+    let steps: Vec<&StringArray> = call.arguments[1..]
+        .iter()
+        .map(|array| array.as_string::<i32>())
+        .collect();
     let mut builder = StringBuilder::new();
     for row in 0..call.rows {
         if documents.is_null(row) {
             builder.append_null();
             continue;
         }
-        let path: Vec<Option<&str>> =
-            steps.iter().map(|step| step.is_valid(row).then(|| step.value(row))).collect();
+        let path: Vec<Option<&str>> = steps
+            .iter()
+            .map(|step| step.is_valid(row).then(|| step.value(row)))
+            .collect();
         match (at_path(documents.value(row), &path), form) {
             (Some(value), Form::Text) => builder.append_option(as_text(value)?),
             (value, _) => builder.append_option(value),
@@ -340,14 +472,20 @@ fn without_nulls(document: &str) -> String {
         return output;
     }
     match elements(document) {
-        Some(elements) => format!("[{}]", elements.into_iter().map(without_nulls).collect::<Vec<_>>().join(",")),
+        Some(elements) => format!(
+            "[{}]",
+            elements.into_iter().map(without_nulls).collect::<Vec<_>>().join(",")
+        ),
         None => document.to_owned(),
     }
 }
 
 fn strip_nulls(call: &Call<'_>) -> Result<ArrayRef> {
-    let stripped: StringArray =
-        call.arguments[0].as_string::<i32>().iter().map(|value| value.map(without_nulls)).collect();
+    let stripped: StringArray = call.arguments[0]
+        .as_string::<i32>()
+        .iter()
+        .map(|value| value.map(without_nulls))
+        .collect();
     Ok(Arc::new(stripped))
 }
 
@@ -437,7 +575,11 @@ fn put(document: &str, path: &[Option<String>], value: &str, create: bool) -> Op
     }
     let elements = elements(document)?;
     let position: i64 = step.trim().parse().ok()?;
-    let index = if position < 0 { elements.len() as i64 + position } else { position };
+    let index = if position < 0 {
+        elements.len() as i64 + position
+    } else {
+        position
+    };
     let mut output: Vec<String> = elements.iter().map(|value| (*value).to_owned()).collect();
     match usize::try_from(index).ok().filter(|index| *index < output.len()) {
         Some(index) if rest.is_empty() => output[index] = value.to_owned(),
@@ -465,8 +607,11 @@ fn set(call: &Call<'_>) -> Result<ArrayRef> {
             continue;
         }
         let path = paths.value(row);
-        let path: Vec<Option<String>> =
-            path.as_string::<i32>().iter().map(|step| step.map(str::to_owned)).collect();
+        let path: Vec<Option<String>> = path
+            .as_string::<i32>()
+            .iter()
+            .map(|step| step.map(str::to_owned))
+            .collect();
         let create = creates.is_none_or(|creates| creates.value(row));
         let document = documents.value(row);
         let changed = put(document, &path, values.value(row), create);
@@ -507,7 +652,11 @@ fn list_elements(call: &Call<'_>, form: Form) -> Result<ArrayRef> {
             continue;
         };
         let Some(elements) = elements(document) else {
-            let what = if kind_of(document) == "object" { "an object" } else { "a scalar" };
+            let what = if kind_of(document) == "object" {
+                "an object"
+            } else {
+                "a scalar"
+            };
             return Err(Error::semantic("22023", format!("cannot extract elements from {what}")));
         };
         let values = elements
@@ -524,7 +673,11 @@ fn list_elements(call: &Call<'_>, form: Form) -> Result<ArrayRef> {
 
 fn object_members(document: &str) -> Result<Vec<(String, &str)>> {
     members(document).ok_or_else(|| {
-        let what = if kind_of(document) == "array" { "an array" } else { "a scalar" };
+        let what = if kind_of(document) == "array" {
+            "an array"
+        } else {
+            "a scalar"
+        };
         Error::semantic("22023", format!("cannot call json_each on {what}"))
     })
 }
@@ -533,9 +686,12 @@ fn keys(call: &Call<'_>) -> Result<ArrayRef> {
     let mut rows = Vec::with_capacity(call.rows);
     for value in call.arguments[0].as_string::<i32>() {
         rows.push(match value {
-            Some(document) => {
-                Some(object_members(document)?.into_iter().map(|(key, _)| Some(key)).collect())
-            }
+            Some(document) => Some(
+                object_members(document)?
+                    .into_iter()
+                    .map(|(key, _)| Some(key))
+                    .collect(),
+            ),
             None => None,
         });
     }

@@ -17,10 +17,7 @@ pub(crate) enum Shape {
 
 /// The arguments as columns of equal length: of one row if all are constants.
 pub(crate) fn expand(args: &ScalarFunctionArgs) -> DataFusionResult<(Vec<ArrayRef>, Shape)> {
-    let constant = args
-        .args
-        .iter()
-        .all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+    let constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
     let (rows, shape) = if constant {
         (1, Shape::One)
     } else {

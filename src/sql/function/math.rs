@@ -45,7 +45,12 @@ const fn takes(
     result: fn(&[Type]) -> Type,
     kernel: fn(&Call<'_>) -> Result<ArrayRef>,
 ) -> Overload {
-    Overload { arguments, rest: None, result, kernel }
+    Overload {
+        arguments,
+        rest: None,
+        result,
+        kernel,
+    }
 }
 
 const fn named(name: &'static str, doc: &'static str, overloads: &'static [Overload]) -> Definition {
@@ -64,65 +69,151 @@ macro_rules! float_function {
 /// The functions of this file.
 pub(super) const FUNCTIONS: &[Definition] = &[
     named("abs", "The absolute value.", &[takes(&[Any], same, abs)]),
-    named("__negative", "The number with the other sign.", &[takes(&[Any], same, negative)]),
-    named("__bitnot", "The number with all bits turned.", &[takes(&[Any], same, bit_not)]),
-    named("sign", "-1, 0 or 1.", &[takes(&[Numeric], quotient_like, sign), takes(&[Float8], float8, |call| floats(call, |x| Ok(if x == 0.0 { 0.0 } else { x.signum() })))]),
+    named(
+        "__negative",
+        "The number with the other sign.",
+        &[takes(&[Any], same, negative)],
+    ),
+    named(
+        "__bitnot",
+        "The number with all bits turned.",
+        &[takes(&[Any], same, bit_not)],
+    ),
+    named(
+        "sign",
+        "-1, 0 or 1.",
+        &[
+            takes(&[Numeric], quotient_like, sign),
+            takes(&[Float8], float8, |call| {
+                floats(call, |x| Ok(if x == 0.0 { 0.0 } else { x.signum() }))
+            }),
+        ],
+    ),
     named("ceil", "The least integer not below.", CEIL),
     named("ceiling", "The least integer not below.", CEIL),
-    named("floor", "The greatest integer not above.", &[
-        takes(&[Numeric], whole, |call| to_whole(call, Direction::Down)),
-        takes(&[Float8], float8, |call| floats(call, |x| Ok(x.floor()))),
-    ]),
-    named("round", "The nearest number of so many digits; halves away from zero, of floats to the even one.", &[
-        takes(&[Numeric], whole, |call| to_whole(call, Direction::Nearest)),
-        takes(&[Float8], float8, |call| floats(call, |x| Ok(x.round_ties_even()))),
-        takes(&[Numeric, Int4], rounded, |call| to_digits(call, Direction::Nearest)),
-    ]),
-    named("trunc", "The number cut to so many digits.", &[
-        takes(&[Numeric], whole, |call| to_whole(call, Direction::Zero)),
-        takes(&[Float8], float8, |call| floats(call, |x| Ok(x.trunc()))),
-        takes(&[Numeric, Int4], rounded, |call| to_digits(call, Direction::Zero)),
-    ]),
-    named("mod", "The rest of a division.", &[
-        takes(&[Int4, Int4], int4, |call| modulo::<Int32Type>(call)),
-        takes(&[Int8, Int8], int8, |call| modulo::<Int64Type>(call)),
-        takes(&[Numeric, Numeric], modulo_type, |call| {
-            super::decimal::arithmetic(super::decimal::Arithmetic::Modulo, &call.arguments[0], &call.arguments[1], call.result)
-        }),
-    ]),
-    named("div", "The integral quotient.", &[takes(&[Numeric, Numeric], |_| Type::Numeric(Some((39, 0))), div)]),
-    named("gcd", "The greatest common divisor.", &[takes(&[Int8, Int8], int8, |call| integers(call, gcd))]),
-    named("lcm", "The least common multiple.", &[takes(&[Int8, Int8], int8, |call| {
-        integers(call, |a, b| {
-            if a == 0 || b == 0 { return Some(0); }
-            (a / gcd(a, b)?).checked_mul(b)?.checked_abs()
-        })
-    })]),
-    named("factorial", "n!", &[takes(&[Int8], |_| Type::Numeric(Some((76, 0))), factorial)]),
+    named(
+        "floor",
+        "The greatest integer not above.",
+        &[
+            takes(&[Numeric], whole, |call| to_whole(call, Direction::Down)),
+            takes(&[Float8], float8, |call| floats(call, |x| Ok(x.floor()))),
+        ],
+    ),
+    named(
+        "round",
+        "The nearest number of so many digits; halves away from zero, of floats to the even one.",
+        &[
+            takes(&[Numeric], whole, |call| to_whole(call, Direction::Nearest)),
+            takes(&[Float8], float8, |call| floats(call, |x| Ok(x.round_ties_even()))),
+            takes(&[Numeric, Int4], rounded, |call| to_digits(call, Direction::Nearest)),
+        ],
+    ),
+    named(
+        "trunc",
+        "The number cut to so many digits.",
+        &[
+            takes(&[Numeric], whole, |call| to_whole(call, Direction::Zero)),
+            takes(&[Float8], float8, |call| floats(call, |x| Ok(x.trunc()))),
+            takes(&[Numeric, Int4], rounded, |call| to_digits(call, Direction::Zero)),
+        ],
+    ),
+    named(
+        "mod",
+        "The rest of a division.",
+        &[
+            takes(&[Int4, Int4], int4, |call| modulo::<Int32Type>(call)),
+            takes(&[Int8, Int8], int8, |call| modulo::<Int64Type>(call)),
+            takes(&[Numeric, Numeric], modulo_type, |call| {
+                super::decimal::arithmetic(
+                    super::decimal::Arithmetic::Modulo,
+                    &call.arguments[0],
+                    &call.arguments[1],
+                    call.result,
+                )
+            }),
+        ],
+    ),
+    named(
+        "div",
+        "The integral quotient.",
+        &[takes(&[Numeric, Numeric], |_| Type::Numeric(Some((39, 0))), div)],
+    ),
+    named(
+        "gcd",
+        "The greatest common divisor.",
+        &[takes(&[Int8, Int8], int8, |call| integers(call, gcd))],
+    ),
+    named(
+        "lcm",
+        "The least common multiple.",
+        &[takes(&[Int8, Int8], int8, |call| {
+            integers(call, |a, b| {
+                if a == 0 || b == 0 {
+                    return Some(0);
+                }
+                (a / gcd(a, b)?).checked_mul(b)?.checked_abs()
+            })
+        })],
+    ),
+    named(
+        "factorial",
+        "n!",
+        &[takes(&[Int8], |_| Type::Numeric(Some((76, 0))), factorial)],
+    ),
     named("power", "a raised to b.", POWER),
     named("pow", "a raised to b.", POWER),
-    named("sqrt", "The square root.", &[
-        takes(&[Float8], float8, |call| floats(call, sqrt)),
-        takes(&[Numeric], quotient, |call| exact_floats(call, sqrt)),
-    ]),
-    named("cbrt", "The cube root.", &[takes(&[Float8], float8, |call| floats(call, |x| Ok(x.cbrt())))]),
-    named("exp", "e raised to it.", &[
-        takes(&[Float8], float8, |call| floats(call, exp)),
-        takes(&[Numeric], quotient, |call| exact_floats(call, exp)),
-    ]),
-    named("ln", "The natural logarithm.", &[
-        takes(&[Float8], float8, |call| floats(call, |x| logarithm(x, f64::ln))),
-        takes(&[Numeric], quotient, |call| exact_floats(call, |x| logarithm(x, f64::ln))),
-    ]),
-    named("log", "The logarithm to base 10, or to a given base.", &[
-        takes(&[Float8], float8, |call| floats(call, |x| logarithm(x, f64::log10))),
-        takes(&[Numeric], quotient, |call| exact_floats(call, |x| logarithm(x, f64::log10))),
-        takes(&[Numeric, Numeric], quotient, log_base),
-    ]),
-    named("log10", "The logarithm to base 10.", &[
-        takes(&[Float8], float8, |call| floats(call, |x| logarithm(x, f64::log10))),
-        takes(&[Numeric], quotient, |call| exact_floats(call, |x| logarithm(x, f64::log10))),
-    ]),
+    named(
+        "sqrt",
+        "The square root.",
+        &[
+            takes(&[Float8], float8, |call| floats(call, sqrt)),
+            takes(&[Numeric], quotient, |call| exact_floats(call, sqrt)),
+        ],
+    ),
+    named(
+        "cbrt",
+        "The cube root.",
+        &[takes(&[Float8], float8, |call| floats(call, |x| Ok(x.cbrt())))],
+    ),
+    named(
+        "exp",
+        "e raised to it.",
+        &[
+            takes(&[Float8], float8, |call| floats(call, exp)),
+            takes(&[Numeric], quotient, |call| exact_floats(call, exp)),
+        ],
+    ),
+    named(
+        "ln",
+        "The natural logarithm.",
+        &[
+            takes(&[Float8], float8, |call| floats(call, |x| logarithm(x, f64::ln))),
+            takes(&[Numeric], quotient, |call| {
+                exact_floats(call, |x| logarithm(x, f64::ln))
+            }),
+        ],
+    ),
+    named(
+        "log",
+        "The logarithm to base 10, or to a given base.",
+        &[
+            takes(&[Float8], float8, |call| floats(call, |x| logarithm(x, f64::log10))),
+            takes(&[Numeric], quotient, |call| {
+                exact_floats(call, |x| logarithm(x, f64::log10))
+            }),
+            takes(&[Numeric, Numeric], quotient, log_base),
+        ],
+    ),
+    named(
+        "log10",
+        "The logarithm to base 10.",
+        &[
+            takes(&[Float8], float8, |call| floats(call, |x| logarithm(x, f64::log10))),
+            takes(&[Numeric], quotient, |call| {
+                exact_floats(call, |x| logarithm(x, f64::log10))
+            }),
+        ],
+    ),
     float_function!("sin", "The sine.", |x| Ok(x.sin())),
     float_function!("cos", "The cosine.", |x| Ok(x.cos())),
     float_function!("tan", "The tangent.", |x| Ok(x.tan())),
@@ -135,16 +226,30 @@ pub(super) const FUNCTIONS: &[Definition] = &[
     float_function!("tanh", "The hyperbolic tangent.", |x| Ok(x.tanh())),
     float_function!("degrees", "Radians in degrees.", |x| Ok(x.to_degrees())),
     float_function!("radians", "Degrees in radians.", |x| Ok(x.to_radians())),
-    named("atan2", "The angle of a point.", &[takes(&[Float8, Float8], float8, |call| {
-        Ok(Arc::new(pairs(call, |y, x| Ok(y.atan2(x)))?))
-    })]),
-    named("pi", "3.14159...", &[takes(&[], float8, |call| {
-        Ok(Arc::new(Float64Array::from(vec![std::f64::consts::PI; call.rows])))
-    })]),
-    named("width_bucket", "The number of the bucket that a number is in.", &[
-        takes(&[Float8, Float8, Float8, Int4], int4, width_bucket),
-    ]),
-    named("scale", "The digits after the point.", &[takes(&[Numeric], int4, scale_of)]),
+    named(
+        "atan2",
+        "The angle of a point.",
+        &[takes(&[Float8, Float8], float8, |call| {
+            Ok(Arc::new(pairs(call, |y, x| Ok(y.atan2(x)))?))
+        })],
+    ),
+    named(
+        "pi",
+        "3.14159...",
+        &[takes(&[], float8, |call| {
+            Ok(Arc::new(Float64Array::from(vec![std::f64::consts::PI; call.rows])))
+        })],
+    ),
+    named(
+        "width_bucket",
+        "The number of the bucket that a number is in.",
+        &[takes(&[Float8, Float8, Float8, Int4], int4, width_bucket)],
+    ),
+    named(
+        "scale",
+        "The digits after the point.",
+        &[takes(&[Numeric], int4, scale_of)],
+    ),
 ];
 
 const CEIL: &[Overload] = &[
@@ -153,8 +258,12 @@ const CEIL: &[Overload] = &[
 ];
 
 const POWER: &[Overload] = &[
-    takes(&[Float8, Float8], float8, |call| power(&call.arguments[0], &call.arguments[1], call.result)),
-    takes(&[Numeric, Numeric], quotient, |call| power(&call.arguments[0], &call.arguments[1], call.result)),
+    takes(&[Float8, Float8], float8, |call| {
+        power(&call.arguments[0], &call.arguments[1], call.result)
+    }),
+    takes(&[Numeric, Numeric], quotient, |call| {
+        power(&call.arguments[0], &call.arguments[1], call.result)
+    }),
 ];
 
 fn quotient_like(_: &[Type]) -> Type {
@@ -207,7 +316,10 @@ fn exact_floats(call: &Call<'_>, change: impl Fn(f64) -> Result<f64>) -> Result<
 }
 
 fn pairs(call: &Call<'_>, change: impl Fn(f64, f64) -> Result<f64>) -> Result<Float64Array> {
-    let (a, b) = (call.arguments[0].as_primitive::<Float64Type>(), call.arguments[1].as_primitive::<Float64Type>());
+    let (a, b) = (
+        call.arguments[0].as_primitive::<Float64Type>(),
+        call.arguments[1].as_primitive::<Float64Type>(),
+    );
     let mut values = Vec::with_capacity(call.rows);
     for (a, b) in a.iter().zip(b) {
         values.push(match (a, b) {
@@ -316,13 +428,23 @@ fn exact_power(left: &ArrayRef, right: &ArrayRef, floats: &ArrayRef, result: &Ty
             values.push(None);
             continue;
         }
-        let exponent = super::decimal::Number { value: exponents.value(row), scale: exponent_scale }.trimmed();
-        let base = super::decimal::Number { value: bases.value(row), scale: base_scale }.trimmed();
+        let exponent = super::decimal::Number {
+            value: exponents.value(row),
+            scale: exponent_scale,
+        }
+        .trimmed();
+        let base = super::decimal::Number {
+            value: bases.value(row),
+            scale: base_scale,
+        }
+        .trimmed();
         let whole = (exponent.scale == 0).then(|| exponent.value.to_i128()).flatten();
         let exact = whole.filter(|n| (0..=256).contains(n)).and_then(|n| {
             let scale = i128::from(base.scale) * n;
             let value = base.value.checked_pow(n as u32)?;
-            (scale <= 76).then(|| rescale(value, scale as i8, QUOTIENT_SCALE)).flatten()
+            (scale <= 76)
+                .then(|| rescale(value, scale as i8, QUOTIENT_SCALE))
+                .flatten()
         });
         values.push(Some(exact.unwrap_or_else(|| near.value(row))));
     }
@@ -343,9 +465,13 @@ fn numbers(
         DataType::Int32 => each_integer::<Int32Type>(array, kind, integer),
         DataType::Int64 => each_integer::<Int64Type>(array, kind, integer),
         DataType::Float32 => Ok(Arc::new(
-            array.as_primitive::<Float32Type>().unary::<_, Float32Type>(|value| float(f64::from(value)) as f32),
+            array
+                .as_primitive::<Float32Type>()
+                .unary::<_, Float32Type>(|value| float(f64::from(value)) as f32),
         )),
-        DataType::Float64 => Ok(Arc::new(array.as_primitive::<Float64Type>().unary::<_, Float64Type>(float))),
+        DataType::Float64 => Ok(Arc::new(
+            array.as_primitive::<Float64Type>().unary::<_, Float64Type>(float),
+        )),
         DataType::Decimal128(..) | DataType::Decimal256(..) => {
             let (numbers, _) = Exacts::of(array)?;
             let mut values = Vec::with_capacity(call.rows);
@@ -358,7 +484,10 @@ fn numbers(
             }
             build(values, kind)
         }
-        _ => Err(Error::semantic("42883", format!("operator does not exist: - {}", call.types[0]))),
+        _ => Err(Error::semantic(
+            "42883",
+            format!("operator does not exist: - {}", call.types[0]),
+        )),
     }
 }
 
@@ -404,7 +533,12 @@ fn negative(call: &Call<'_>) -> Result<ArrayRef> {
             &Default::default(),
         );
     }
-    numbers(call, i64::checked_neg, |value| -value, |value| Some(value.wrapping_neg()))
+    numbers(
+        call,
+        i64::checked_neg,
+        |value| -value,
+        |value| Some(value.wrapping_neg()),
+    )
 }
 
 fn bit_not(call: &Call<'_>) -> Result<ArrayRef> {
@@ -474,8 +608,8 @@ fn to_whole(call: &Call<'_>, direction: Direction) -> Result<ArrayRef> {
 fn to_digits(call: &Call<'_>, direction: Direction) -> Result<ArrayRef> {
     let (numbers, scale) = Exacts::of(&call.arguments[0])?;
     let digits = call.arguments[1].as_primitive::<Int32Type>();
-    let (_, result_scale) = Exacts::of(&arrow::array::new_empty_array(&call.result.arrow()))
-        .map(|(_, scale)| ((), scale))?;
+    let (_, result_scale) =
+        Exacts::of(&arrow::array::new_empty_array(&call.result.arrow())).map(|(_, scale)| ((), scale))?;
     let mut values = Vec::with_capacity(call.rows);
     for row in 0..call.rows {
         if numbers.is_null(row) || digits.is_null(row) {
@@ -509,7 +643,10 @@ fn div(call: &Call<'_>) -> Result<ArrayRef> {
             values.push(None);
             continue;
         }
-        let (x, y) = (rescale(a.value(row), a_scale, common), rescale(b.value(row), b_scale, common));
+        let (x, y) = (
+            rescale(a.value(row), a_scale, common),
+            rescale(b.value(row), b_scale, common),
+        );
         let (Some(x), Some(y)) = (x, y) else {
             return Err(overflow(call.result));
         };
@@ -530,7 +667,10 @@ fn gcd(a: i64, b: i64) -> Option<i64> {
 }
 
 fn integers(call: &Call<'_>, change: impl Fn(i64, i64) -> Option<i64>) -> Result<ArrayRef> {
-    let (a, b) = (call.arguments[0].as_primitive::<Int64Type>(), call.arguments[1].as_primitive::<Int64Type>());
+    let (a, b) = (
+        call.arguments[0].as_primitive::<Int64Type>(),
+        call.arguments[1].as_primitive::<Int64Type>(),
+    );
     let mut values = Vec::with_capacity(call.rows);
     for (a, b) in a.iter().zip(b) {
         values.push(match (a, b) {
@@ -598,7 +738,14 @@ fn scale_of(call: &Call<'_>) -> Result<ArrayRef> {
                 if fixed {
                     return i32::from(scale);
                 }
-                i32::from(super::decimal::Number { value: numbers.value(row), scale }.trimmed().scale)
+                i32::from(
+                    super::decimal::Number {
+                        value: numbers.value(row),
+                        scale,
+                    }
+                    .trimmed()
+                    .scale,
+                )
             })
         })
         .collect();
@@ -637,5 +784,9 @@ pub(super) fn md5(bytes: &[u8]) -> String {
             *slot = slot.wrapping_add(value);
         }
     }
-    state.iter().flat_map(|word| word.to_le_bytes()).map(|byte| format!("{byte:02x}")).collect()
+    state
+        .iter()
+        .flat_map(|word| word.to_le_bytes())
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }

@@ -151,9 +151,7 @@ pub(crate) fn scalar(name: &str, session: &Session) -> Option<Arc<ScalarUDF>> {
 
 /// Whether there is a scalar function of that name.
 pub(crate) fn is_scalar(name: &str) -> bool {
-    DEFINED.contains_key(name)
-        || session::is_known(name)
-        || BORROWED.iter().any(|(ours, _)| *ours == name)
+    DEFINED.contains_key(name) || session::is_known(name) || BORROWED.iter().any(|(ours, _)| *ours == name)
 }
 
 /// The aggregate of that name.
@@ -168,9 +166,8 @@ pub(crate) fn window(name: &str) -> Option<Arc<WindowUDF>> {
 
 /// `function f(integer, text) does not exist`.
 pub(crate) fn missing(name: &str, types: &[String]) -> Error {
-    Error::semantic("42883", format!("function {name}({}) does not exist", types.join(", "))).with_hint(
-        "No function matches the given name and argument types. You might need to add explicit type casts.",
-    )
+    Error::semantic("42883", format!("function {name}({}) does not exist", types.join(", ")))
+        .with_hint("No function matches the given name and argument types. You might need to add explicit type casts.")
 }
 
 /// A call of a function of ours, for those that the binder puts in itself.

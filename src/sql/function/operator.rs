@@ -19,8 +19,8 @@ use arrow::error::ArrowError;
 use datafusion::common::Result as DataFusionResult;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    TypeSignature, Volatility,
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
+    Volatility,
 };
 use std::sync::Arc;
 
@@ -157,7 +157,12 @@ pub struct Resolved {
 }
 
 fn resolved(op: Op, left: Type, right: Type, result: Type) -> Option<Resolved> {
-    Some(Resolved { op, left, right, result })
+    Some(Resolved {
+        op,
+        left,
+        right,
+        result,
+    })
 }
 
 /// The operator that a symbol means between two types; comparisons are not among them.
@@ -176,7 +181,11 @@ fn resolve_unknown(symbol: &str, left: &Type, right: &Type) -> Option<Resolved> 
     if *left == Type::Unknown && *right == Type::Unknown {
         return resolve_known(symbol, &Type::Text, &Type::Text);
     }
-    let (known, unknown_left) = if *left == Type::Unknown { (right, true) } else { (left, false) };
+    let (known, unknown_left) = if *left == Type::Unknown {
+        (right, true)
+    } else {
+        (left, false)
+    };
     let candidates = [
         known.clone(),
         Type::Interval,
@@ -217,9 +226,7 @@ fn resolve_known(symbol: &str, left: &Type, right: &Type) -> Option<Resolved> {
             Type::Text,
             Type::Bool,
         ),
-        "^@" if is_text(left) && is_text(right) => {
-            resolved(Op::StartsWith, Type::Text, Type::Text, Type::Bool)
-        }
+        "^@" if is_text(left) && is_text(right) => resolved(Op::StartsWith, Type::Text, Type::Text, Type::Bool),
         "#-" if *left == Type::Jsonb => resolved(
             Op::JsonDelete(json::Delete::Path),
             Type::Jsonb,
@@ -258,7 +265,11 @@ fn number_arithmetic(sign: Sign, left: &Type, right: &Type) -> Option<Resolved> 
         if sign == Sign::Modulo {
             return None;
         }
-        let kind = if *left == Type::Float4 && *right == Type::Float4 { Type::Float4 } else { Type::Float8 };
+        let kind = if *left == Type::Float4 && *right == Type::Float4 {
+            Type::Float4
+        } else {
+            Type::Float8
+        };
         return resolved(Op::Float(sign), kind.clone(), kind.clone(), kind);
     }
     if is_integer(left) && is_integer(right) {
@@ -273,21 +284,15 @@ fn time_arithmetic(sign: Sign, left: &Type, right: &Type) -> Option<Resolved> {
     use Type as T;
     let plus_or_minus = matches!(sign, Sign::Plus | Sign::Minus);
     match (left, right) {
-        (T::Date, T::Int2 | T::Int4) if plus_or_minus => {
-            resolved(Op::DateDays(sign), T::Date, T::Int4, T::Date)
-        }
-        (T::Date, T::Date) if sign == Sign::Minus => {
-            resolved(Op::DateDifference, T::Date, T::Date, T::Int4)
-        }
+        (T::Date, T::Int2 | T::Int4) if plus_or_minus => resolved(Op::DateDays(sign), T::Date, T::Int4, T::Date),
+        (T::Date, T::Date) if sign == Sign::Minus => resolved(Op::DateDifference, T::Date, T::Date, T::Int4),
         (T::Date, T::Interval) if plus_or_minus => resolved(
             Op::TimestampInterval(sign),
             T::Timestamp(None),
             T::Interval,
             T::Timestamp(None),
         ),
-        (T::Date, T::Time) if sign == Sign::Plus => {
-            resolved(Op::DateTime, T::Date, T::Time, T::Timestamp(None))
-        }
+        (T::Date, T::Time) if sign == Sign::Plus => resolved(Op::DateTime, T::Date, T::Time, T::Timestamp(None)),
         (T::Timestamp(_), T::Interval) if plus_or_minus => resolved(
             Op::TimestampInterval(sign),
             T::Timestamp(None),
@@ -300,12 +305,8 @@ fn time_arithmetic(sign: Sign, left: &Type, right: &Type) -> Option<Resolved> {
             T::Interval,
             T::Timestamptz(None),
         ),
-        (T::Time, T::Interval) if plus_or_minus => {
-            resolved(Op::TimeInterval(sign), T::Time, T::Interval, T::Time)
-        }
-        (T::Time, T::Time) if sign == Sign::Minus => {
-            resolved(Op::TimeDifference, T::Time, T::Time, T::Interval)
-        }
+        (T::Time, T::Interval) if plus_or_minus => resolved(Op::TimeInterval(sign), T::Time, T::Interval, T::Time),
+        (T::Time, T::Time) if sign == Sign::Minus => resolved(Op::TimeDifference, T::Time, T::Time, T::Interval),
         (T::Interval, T::Interval) if plus_or_minus => {
             resolved(Op::IntervalSum(sign), T::Interval, T::Interval, T::Interval)
         }
@@ -316,18 +317,31 @@ fn time_arithmetic(sign: Sign, left: &Type, right: &Type) -> Option<Resolved> {
         | (T::Timestamp(_) | T::Date, T::Timestamptz(_))
             if sign == Sign::Minus =>
         {
-            resolved(Op::TimestampDifference, T::Timestamptz(None), T::Timestamptz(None), T::Interval)
+            resolved(
+                Op::TimestampDifference,
+                T::Timestamptz(None),
+                T::Timestamptz(None),
+                T::Interval,
+            )
         }
-        (T::Timestamp(_), T::Timestamp(_) | T::Date) | (T::Date, T::Timestamp(_)) if sign == Sign::Minus => {
-            resolved(Op::TimestampDifference, T::Timestamp(None), T::Timestamp(None), T::Interval)
-        }
+        (T::Timestamp(_), T::Timestamp(_) | T::Date) | (T::Date, T::Timestamp(_)) if sign == Sign::Minus => resolved(
+            Op::TimestampDifference,
+            T::Timestamp(None),
+            T::Timestamp(None),
+            T::Interval,
+        ),
         _ => None,
     }
 }
 
 /// Whether the operands of an operator may be swapped before it is looked for again.
 pub(crate) fn is_swappable(symbol: &str, left: &Type, right: &Type) -> bool {
-    let time = |kind: &Type| matches!(kind, Type::Date | Type::Timestamp(_) | Type::Timestamptz(_) | Type::Time);
+    let time = |kind: &Type| {
+        matches!(
+            kind,
+            Type::Date | Type::Timestamp(_) | Type::Timestamptz(_) | Type::Time
+        )
+    };
     match symbol {
         "+" => matches!(left, Type::Interval | Type::Int2 | Type::Int4 | Type::Time) && time(right),
         "*" => is_number(left) && *right == Type::Interval,
@@ -402,7 +416,11 @@ fn json_get(symbol: &str, left: &Type, right: &Type) -> Option<Resolved> {
         ("#>" | "#>>", Type::Array(_)) => (json::Get::Path, Type::Array(Box::new(Type::Text))),
         _ => return None,
     };
-    let result = if symbol.ends_with(">>") { Type::Text } else { left.clone() };
+    let result = if symbol.ends_with(">>") {
+        Type::Text
+    } else {
+        left.clone()
+    };
     resolved(Op::JsonGet(get), left.clone(), key, result)
 }
 
@@ -504,7 +522,11 @@ impl ScalarUDFImpl for Operator {
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> DataFusionResult<FieldRef> {
         let partial = matches!(self.resolved.op, Op::JsonGet(_) | Op::ConcatArray(_));
         let nullable = partial || args.arg_fields.iter().any(|field| field.is_nullable());
-        let nullability = if nullable { Nullability::Nullable } else { Nullability::NotNull };
+        let nullability = if nullable {
+            Nullability::Nullable
+        } else {
+            Nullability::NotNull
+        };
         Ok(Arc::new(self.resolved.result.field("operator", nullability)))
     }
 
@@ -549,7 +571,11 @@ impl Operator {
             [ColumnarValue::Array(left), ColumnarValue::Array(right)] => integers(sign, left, right),
             _ => return None,
         };
-        Some(result.map(ColumnarValue::Array).map_err(|error| kernel_error(error, kind)))
+        Some(
+            result
+                .map(ColumnarValue::Array)
+                .map_err(|error| kernel_error(error, kind)),
+        )
     }
 
     fn evaluate(&self, left: &ArrayRef, right: &ArrayRef) -> Result<ArrayRef> {

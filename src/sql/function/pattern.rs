@@ -143,9 +143,7 @@ pub(crate) fn compile(pattern: &str, flags: Flags) -> Result<Regex> {
 
 /// What PostgreSQL spells differently.
 fn translate(pattern: &str) -> Result<String> {
-    let unsupported = |what: &str| {
-        Error::unsupported(format!("{what} in regular expressions are not supported"))
-    };
+    let unsupported = |what: &str| Error::unsupported(format!("{what} in regular expressions are not supported"));
     let body = pattern.strip_prefix("***=").map(regex::escape);
     if let Some(literal) = body {
         return Ok(literal);
@@ -169,7 +167,12 @@ fn translate(pattern: &str) -> Result<String> {
                     output.push('\\');
                     output.push(escaped);
                 }
-                None => return Err(Error::semantic("2201B", "invalid regular expression: invalid escape \\ sequence")),
+                None => {
+                    return Err(Error::semantic(
+                        "2201B",
+                        "invalid regular expression: invalid escape \\ sequence",
+                    ));
+                }
             },
             '(' if !in_class && chars.peek() == Some(&'?') => {
                 output.push(c);
@@ -201,7 +204,8 @@ fn translate(pattern: &str) -> Result<String> {
             }
             ']' if in_class => {
                 // The end of `[:alpha:]` is not the end of the class.
-                in_class = output.ends_with(':') && output.rfind("[:").is_some_and(|open| !output[open..].contains(":]"));
+                in_class =
+                    output.ends_with(':') && output.rfind("[:").is_some_and(|open| !output[open..].contains(":]"));
                 output.push(c);
             }
             '&' | '~' | '-' if in_class && chars.peek() == Some(&c) => {
@@ -237,12 +241,7 @@ impl<F: Fn(&str) -> Result<Regex>> Cache<F> {
     }
 }
 
-fn each(
-    left: &ArrayRef,
-    right: &ArrayRef,
-    kind: Match,
-    compile: impl Fn(&str) -> Result<Regex>,
-) -> Result<ArrayRef> {
+fn each(left: &ArrayRef, right: &ArrayRef, kind: Match, compile: impl Fn(&str) -> Result<Regex>) -> Result<ArrayRef> {
     let mut cache = Cache::new(compile);
     let mut found = Vec::with_capacity(left.len());
     for (text, pattern) in left.as_string::<i32>().iter().zip(right.as_string::<i32>()) {
@@ -256,13 +255,18 @@ fn each(
 
 /// `text ~ pattern`.
 pub(crate) fn regex(left: &ArrayRef, right: &ArrayRef, kind: Match) -> Result<ArrayRef> {
-    let flags = Flags { case: kind.case(), ..Flags::NONE };
+    let flags = Flags {
+        case: kind.case(),
+        ..Flags::NONE
+    };
     each(left, right, kind, |pattern| compile(pattern, flags))
 }
 
 /// `text ~~ pattern`: LIKE as an operator.
 pub(crate) fn like(left: &ArrayRef, right: &ArrayRef, kind: Match) -> Result<ArrayRef> {
-    each(left, right, kind, |pattern| compile_like(pattern, Some('\\'), kind.case()))
+    each(left, right, kind, |pattern| {
+        compile_like(pattern, Some('\\'), kind.case())
+    })
 }
 
 /// LIKE's pattern as a regular expression.
@@ -272,7 +276,10 @@ pub(crate) fn compile_like(pattern: &str, escape: Option<char>, case: Case) -> R
     while let Some(c) = chars.next() {
         if Some(c) == escape {
             let Some(next) = chars.next() else {
-                return Err(Error::semantic("22025", "LIKE pattern must not end with escape character"));
+                return Err(Error::semantic(
+                    "22025",
+                    "LIKE pattern must not end with escape character",
+                ));
             };
             translated.push_str(&regex::escape(next.encode_utf8(&mut [0; 4])));
             continue;

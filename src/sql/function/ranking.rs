@@ -44,13 +44,20 @@ impl WindowUDFImpl for Counting {
 
     fn partition_evaluator(&self, args: PartitionEvaluatorArgs) -> Result<Box<dyn PartitionEvaluator>> {
         let inner = self.inner.partition_evaluator_factory(args)?;
-        Ok(Box::new(Evaluator { inner, kind: self.kind.arrow() }))
+        Ok(Box::new(Evaluator {
+            inner,
+            kind: self.kind.arrow(),
+        }))
     }
 
     fn field(&self, args: WindowUDFFieldArgs) -> Result<FieldRef> {
         let name = args.name().to_owned();
         let nullable = self.inner.field(args)?.is_nullable();
-        let nullability = if nullable { Nullability::Nullable } else { Nullability::NotNull };
+        let nullability = if nullable {
+            Nullability::Nullable
+        } else {
+            Nullability::NotNull
+        };
         Ok(Arc::new(self.kind.field(name, nullability)))
     }
 

@@ -8,8 +8,7 @@ use arrow::array::{ArrayRef, AsArray, Float64Array, StringArray, TimestampMicros
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::{Result as DataFusionResult, ScalarValue};
 use datafusion::logical_expr::{
-    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
-    Volatility,
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -111,7 +110,10 @@ pub(super) fn function(name: &str, session: &Session) -> Option<Arc<ScalarUDF>> 
         "gen_random_uuid" => volatile(Answer::RandomUuid),
         "version" => constant(Answer::Text(
             Type::Text,
-            format!("PostgreSQL {POSTGRES_VERSION} (Headwater {})", env!("CARGO_PKG_VERSION")),
+            format!(
+                "PostgreSQL {POSTGRES_VERSION} (Headwater {})",
+                env!("CARGO_PKG_VERSION")
+            ),
         )),
         "current_user" | "session_user" | "current_role" | "user" => name_type(&session.user),
         "current_database" | "current_catalog" => name_type(&session.database),
@@ -119,7 +121,12 @@ pub(super) fn function(name: &str, session: &Session) -> Option<Arc<ScalarUDF>> 
         "current_schemas" => {
             let mut all = vec!["pg_catalog".to_owned()];
             all.extend(session.search_path.iter().filter(|schema| *schema != "$user").cloned());
-            Some(make(name, Answer::Texts(all), TypeSignature::Any(1), Volatility::Immutable))
+            Some(make(
+                name,
+                Answer::Texts(all),
+                TypeSignature::Any(1),
+                Volatility::Immutable,
+            ))
         }
         "pg_backend_pid" => constant(Answer::Integer(std::process::id() as i32)),
         "pg_is_in_recovery" => constant(Answer::Bool(false)),
@@ -180,8 +187,11 @@ impl ScalarUDFImpl for SessionFunction {
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> DataFusionResult<FieldRef> {
         match self.answer {
             Answer::Missing => {
-                let types: Vec<String> =
-                    args.arg_fields.iter().map(|field| Type::of_field(field).to_string()).collect();
+                let types: Vec<String> = args
+                    .arg_fields
+                    .iter()
+                    .map(|field| Type::of_field(field).to_string())
+                    .collect();
                 Err(external(super::missing(&self.name, &types)))
             }
             Answer::TypeOf => Ok(Arc::new(Type::Text.field("pg_typeof", Nullability::NotNull))),
@@ -195,8 +205,7 @@ impl ScalarUDFImpl for SessionFunction {
         match &self.answer {
             Answer::Text(_, text) => one(ScalarValue::Utf8(Some(text.clone()))),
             Answer::Texts(texts) => {
-                let values: Vec<ScalarValue> =
-                    texts.iter().map(|text| ScalarValue::Utf8(Some(text.clone()))).collect();
+                let values: Vec<ScalarValue> = texts.iter().map(|text| ScalarValue::Utf8(Some(text.clone()))).collect();
                 let list = ScalarValue::new_list(&values, &DataType::Utf8, true);
                 let field = self.kind().arrow();
                 one(ScalarValue::List(list).cast_to(&field)?)
@@ -222,7 +231,10 @@ impl ScalarUDFImpl for SessionFunction {
                 Ok(ColumnarValue::Array(Arc::new(StringArray::from(values))))
             }
             Answer::TypeOf => {
-                let name = args.arg_fields.first().map_or(Type::Unknown, |field| Type::of_field(field));
+                let name = args
+                    .arg_fields
+                    .first()
+                    .map_or(Type::Unknown, |field| Type::of_field(field));
                 let name = match name {
                     Type::Varchar(Some(_)) => Type::Varchar(None).to_string(),
                     Type::Char(_) => "character".to_owned(),
@@ -243,7 +255,10 @@ impl ScalarUDFImpl for SessionFunction {
 fn setting(variables: &BTreeMap<String, String>, args: &ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
     let (arrays, shape) = super::kernel::expand(args)?;
     let Some(names) = arrays.first().and_then(|array| array.as_string_opt::<i32>()) else {
-        return Err(external(Error::semantic("42883", "function current_setting() does not exist")));
+        return Err(external(Error::semantic(
+            "42883",
+            "function current_setting() does not exist",
+        )));
     };
     let lenient = arrays
         .get(1)
@@ -289,5 +304,12 @@ fn random_uuid() -> String {
     // Version 4, variant 1.
     let bits = (bits & !(0xf << 76) & !(0x3 << 62)) | (0x4 << 76) | (0x2 << 62);
     let hex = format!("{bits:032x}");
-    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+    format!(
+        "{}-{}-{}-{}-{}",
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..]
+    )
 }

@@ -1,7 +1,7 @@
 //! Functions in FROM that return sets: each becomes a list per row, which is then unnested.
 
-use super::cast::{Context, cast_expression};
 use super::call;
+use super::cast::{Context, cast_expression};
 use crate::error::{Error, Result};
 use crate::types::Type;
 use datafusion::logical_expr::Expr;
@@ -17,7 +17,11 @@ pub(crate) struct Lists {
 }
 
 fn one(list: Expr, name: &str) -> Lists {
-    Lists { lists: vec![list], names: vec![name.to_owned()], is_record: false }
+    Lists {
+        lists: vec![list],
+        names: vec![name.to_owned()],
+        is_record: false,
+    }
 }
 
 /// The lists that a call gives.
@@ -32,7 +36,11 @@ pub(crate) fn lists(name: &str, args: Vec<Expr>, types: &[Type], zone: &str) -> 
                 return Err(missing());
             }
             let names = vec!["unnest".to_owned(); args.len()];
-            Ok(Lists { lists: args, names, is_record: false })
+            Ok(Lists {
+                lists: args,
+                names,
+                is_record: false,
+            })
         }
         "generate_series" => series(args, types, zone).map(|list| one(list, name)),
         "generate_subscripts" => Ok(one(call("__subscripts", args), name)),
@@ -63,9 +71,18 @@ fn series(args: Vec<Expr>, types: &[Type], zone: &str) -> Result<Expr> {
     }
     let time = |kind: &Type| matches!(kind, Type::Date | Type::Timestamp(_) | Type::Timestamptz(_));
     let (kind, step) = if types[..2].iter().any(time) {
-        let zoned = types[..2].iter().any(|kind| matches!(kind, Type::Timestamptz(_) | Type::Date));
+        let zoned = types[..2]
+            .iter()
+            .any(|kind| matches!(kind, Type::Timestamptz(_) | Type::Date));
         let plain = types[..2].iter().any(|kind| matches!(kind, Type::Timestamp(_)));
-        (if zoned && !plain { Type::Timestamptz(None) } else { Type::Timestamp(None) }, Type::Interval)
+        (
+            if zoned && !plain {
+                Type::Timestamptz(None)
+            } else {
+                Type::Timestamp(None)
+            },
+            Type::Interval,
+        )
     } else {
         let mut kind = Type::Int4;
         for given in types {

@@ -51,7 +51,9 @@ pub(crate) fn float_key(expr: Expr) -> Expr {
             Expr::Literal(ScalarValue::Float64(Some(value)), metadata)
         }
         // An integer that became a float has no sign on its zero.
-        Expr::Cast(cast) if !matches!(cast.field.data_type(), DataType::Float64) => call(&FLOAT_KEY, vec![Expr::Cast(cast)]),
+        Expr::Cast(cast) if !matches!(cast.field.data_type(), DataType::Float64) => {
+            call(&FLOAT_KEY, vec![Expr::Cast(cast)])
+        }
         other => call(&FLOAT_KEY, vec![other]),
     }
 }
@@ -110,16 +112,16 @@ impl ScalarUDFImpl for Key {
             return Err(external(Error::internal("a key is made of a value")));
         };
         let result: ArrayRef = match (self.kind, array.data_type()) {
-            (KeyKind::Float, DataType::Float64) => {
-                Arc::new(array.as_primitive::<Float64Type>().unary::<_, Float64Type>(|value| {
-                    if value.is_nan() { f64::NAN } else { value + 0.0 }
-                }))
-            }
-            (KeyKind::Float, DataType::Float32) => {
-                Arc::new(array.as_primitive::<Float32Type>().unary::<_, Float32Type>(|value| {
-                    if value.is_nan() { f32::NAN } else { value + 0.0 }
-                }))
-            }
+            (KeyKind::Float, DataType::Float64) => Arc::new(
+                array
+                    .as_primitive::<Float64Type>()
+                    .unary::<_, Float64Type>(|value| if value.is_nan() { f64::NAN } else { value + 0.0 }),
+            ),
+            (KeyKind::Float, DataType::Float32) => Arc::new(
+                array
+                    .as_primitive::<Float32Type>()
+                    .unary::<_, Float32Type>(|value| if value.is_nan() { f32::NAN } else { value + 0.0 }),
+            ),
             (KeyKind::Interval, DataType::Interval(_)) => {
                 let keys: Decimal128Array = array
                     .as_primitive::<IntervalMonthDayNanoType>()

@@ -35,7 +35,12 @@ const fn takes(
     result: fn(&[Type]) -> Type,
     kernel: fn(&Call<'_>) -> Result<ArrayRef>,
 ) -> Overload {
-    Overload { arguments, rest: None, result, kernel }
+    Overload {
+        arguments,
+        rest: None,
+        result,
+        kernel,
+    }
 }
 
 const fn named(name: &'static str, doc: &'static str, overloads: &'static [Overload]) -> Definition {
@@ -46,124 +51,294 @@ use Kind::{Any, Bytea, Int4, Int8, Text, Texts};
 
 /// The functions of this file.
 pub(super) const FUNCTIONS: &[Definition] = &[
-    named("length", "The number of characters, or of bytes of bytea.", &[
-        takes(&[Text], int4, |call| lengths(call, |text| text.chars().count())),
-        takes(&[Bytea], int4, byte_lengths),
-    ]),
-    named("char_length", "The number of characters.", &[
-        takes(&[Text], int4, |call| lengths(call, |text| text.chars().count())),
-    ]),
-    named("character_length", "The number of characters.", &[
-        takes(&[Text], int4, |call| lengths(call, |text| text.chars().count())),
-    ]),
-    named("octet_length", "The number of bytes.", &[
-        takes(&[Text], int4, |call| lengths(call, str::len)),
-        takes(&[Bytea], int4, byte_lengths),
-    ]),
-    named("bit_length", "The number of bits.", &[takes(&[Text], int4, |call| lengths(call, |text| text.len() * 8))]),
-    named("ascii", "The code of the first character.", &[
-        takes(&[Text], int4, |call| lengths(call, |text| text.chars().next().map_or(0, |c| c as usize))),
-    ]),
+    named(
+        "length",
+        "The number of characters, or of bytes of bytea.",
+        &[
+            takes(&[Text], int4, |call| lengths(call, |text| text.chars().count())),
+            takes(&[Bytea], int4, byte_lengths),
+        ],
+    ),
+    named(
+        "char_length",
+        "The number of characters.",
+        &[takes(&[Text], int4, |call| lengths(call, |text| text.chars().count()))],
+    ),
+    named(
+        "character_length",
+        "The number of characters.",
+        &[takes(&[Text], int4, |call| lengths(call, |text| text.chars().count()))],
+    ),
+    named(
+        "octet_length",
+        "The number of bytes.",
+        &[
+            takes(&[Text], int4, |call| lengths(call, str::len)),
+            takes(&[Bytea], int4, byte_lengths),
+        ],
+    ),
+    named(
+        "bit_length",
+        "The number of bits.",
+        &[takes(&[Text], int4, |call| lengths(call, |text| text.len() * 8))],
+    ),
+    named(
+        "ascii",
+        "The code of the first character.",
+        &[takes(&[Text], int4, |call| {
+            lengths(call, |text| text.chars().next().map_or(0, |c| c as usize))
+        })],
+    ),
     named("chr", "The character of a code.", &[takes(&[Int4], text, chr)]),
-    named("initcap", "Each word with a capital first letter.", &[takes(&[Text], text, |call| map(call, initcap))]),
-    named("reverse", "The characters in reverse order.", &[
-        takes(&[Text], text, |call| map(call, |text| text.chars().rev().collect())),
-    ]),
-    named("replace", "A text with all occurrences of a part replaced.", &[takes(&[Text, Text, Text], text, replace)]),
-    named("translate", "A text with characters replaced one by one.", &[takes(&[Text, Text, Text], text, translate)]),
-    named("btrim", "A text without certain characters at both ends.", &[
-        takes(&[Text], text, |call| trim(call, End::Both)),
-        takes(&[Text, Text], text, |call| trim(call, End::Both)),
-    ]),
-    named("ltrim", "A text without certain characters at its start.", &[
-        takes(&[Text], text, |call| trim(call, End::Start)),
-        takes(&[Text, Text], text, |call| trim(call, End::Start)),
-    ]),
-    named("rtrim", "A text without certain characters at its end.", &[
-        takes(&[Text], text, |call| trim(call, End::Finish)),
-        takes(&[Text, Text], text, |call| trim(call, End::Finish)),
-    ]),
-    named("lpad", "A text filled up on the left to a length.", &[
-        takes(&[Text, Int4], text, |call| pad(call, End::Start)),
-        takes(&[Text, Int4, Text], text, |call| pad(call, End::Start)),
-    ]),
-    named("rpad", "A text filled up on the right to a length.", &[
-        takes(&[Text, Int4], text, |call| pad(call, End::Finish)),
-        takes(&[Text, Int4, Text], text, |call| pad(call, End::Finish)),
-    ]),
-    named("left", "The first n characters; without the last n if negative.", &[
-        takes(&[Text, Int4], text, |call| side(call, End::Start)),
-    ]),
-    named("right", "The last n characters; without the first n if negative.", &[
-        takes(&[Text, Int4], text, |call| side(call, End::Finish)),
-    ]),
+    named(
+        "initcap",
+        "Each word with a capital first letter.",
+        &[takes(&[Text], text, |call| map(call, initcap))],
+    ),
+    named(
+        "reverse",
+        "The characters in reverse order.",
+        &[takes(&[Text], text, |call| {
+            map(call, |text| text.chars().rev().collect())
+        })],
+    ),
+    named(
+        "replace",
+        "A text with all occurrences of a part replaced.",
+        &[takes(&[Text, Text, Text], text, replace)],
+    ),
+    named(
+        "translate",
+        "A text with characters replaced one by one.",
+        &[takes(&[Text, Text, Text], text, translate)],
+    ),
+    named(
+        "btrim",
+        "A text without certain characters at both ends.",
+        &[
+            takes(&[Text], text, |call| trim(call, End::Both)),
+            takes(&[Text, Text], text, |call| trim(call, End::Both)),
+        ],
+    ),
+    named(
+        "ltrim",
+        "A text without certain characters at its start.",
+        &[
+            takes(&[Text], text, |call| trim(call, End::Start)),
+            takes(&[Text, Text], text, |call| trim(call, End::Start)),
+        ],
+    ),
+    named(
+        "rtrim",
+        "A text without certain characters at its end.",
+        &[
+            takes(&[Text], text, |call| trim(call, End::Finish)),
+            takes(&[Text, Text], text, |call| trim(call, End::Finish)),
+        ],
+    ),
+    named(
+        "lpad",
+        "A text filled up on the left to a length.",
+        &[
+            takes(&[Text, Int4], text, |call| pad(call, End::Start)),
+            takes(&[Text, Int4, Text], text, |call| pad(call, End::Start)),
+        ],
+    ),
+    named(
+        "rpad",
+        "A text filled up on the right to a length.",
+        &[
+            takes(&[Text, Int4], text, |call| pad(call, End::Finish)),
+            takes(&[Text, Int4, Text], text, |call| pad(call, End::Finish)),
+        ],
+    ),
+    named(
+        "left",
+        "The first n characters; without the last n if negative.",
+        &[takes(&[Text, Int4], text, |call| side(call, End::Start))],
+    ),
+    named(
+        "right",
+        "The last n characters; without the first n if negative.",
+        &[takes(&[Text, Int4], text, |call| side(call, End::Finish))],
+    ),
     named("repeat", "A text so many times.", &[takes(&[Text, Int4], text, repeat)]),
     named("substr", "A part of a text, from a position, of a length.", SUBSTRING),
     named("substring", "A part of a text, by position or by pattern.", SUBSTRING),
-    named("overlay", "A text with a part put over it.", &[
-        takes(&[Text, Text, Int4], text, overlay),
-        takes(&[Text, Text, Int4, Int4], text, overlay),
-    ]),
-    named("strpos", "The position of a part, 0 if there is none.", &[takes(&[Text, Text], int4, strpos)]),
-    named("position", "The position of a part, 0 if there is none.", &[takes(&[Text, Text], int4, strpos)]),
-    named("split_part", "The n-th field between delimiters.", &[takes(&[Text, Text, Int4], text, split_part)]),
-    named("string_to_array", "The fields between delimiters.", &[
-        takes(&[Text, Text], texts, string_to_array),
-        takes(&[Text, Text, Text], texts, string_to_array),
-    ]),
-    named("array_to_string", "The elements joined by a delimiter.", &[
-        takes(&[Texts, Text], text, array_to_string),
-        takes(&[Texts, Text, Text], text, array_to_string),
-        takes(&[Kind::Array, Text], text, array_to_string),
-        takes(&[Kind::Array, Text, Text], text, array_to_string),
-    ]),
-    named("regexp_match", "The groups of the first match of a pattern.", &[
-        takes(&[Text, Text], texts, regexp_match),
-        takes(&[Text, Text, Text], texts, regexp_match),
-    ]),
-    named("regexp_replace", "A text with matches of a pattern replaced.", &[
-        takes(&[Text, Text, Text], text, regexp_replace),
-        takes(&[Text, Text, Text, Text], text, regexp_replace),
-    ]),
-    named("regexp_like", "Whether a pattern matches.", &[
-        takes(&[Text, Text], boolean, regexp_like),
-        takes(&[Text, Text, Text], boolean, regexp_like),
-    ]),
-    named("regexp_count", "How often a pattern matches.", &[
-        takes(&[Text, Text], int4, regexp_count),
-    ]),
-    named("regexp_substr", "The first match of a pattern.", &[takes(&[Text, Text], text, regexp_substr)]),
-    named("regexp_split_to_array", "The parts between matches of a pattern.", &[
-        takes(&[Text, Text], texts, regexp_split),
-    ]),
-    named("__like", "LIKE with an escape character.", &[
-        takes(&[Text, Text], boolean, |call| like(call, |p, e| compile_like(p, e, Case::Sensitive))),
-        takes(&[Text, Text, Text], boolean, |call| like(call, |p, e| compile_like(p, e, Case::Sensitive))),
-    ]),
-    named("__ilike", "ILIKE with an escape character.", &[
-        takes(&[Text, Text], boolean, |call| like(call, |p, e| compile_like(p, e, Case::Insensitive))),
-        takes(&[Text, Text, Text], boolean, |call| like(call, |p, e| compile_like(p, e, Case::Insensitive))),
-    ]),
-    named("__similar", "SIMILAR TO.", &[
-        takes(&[Text, Text], boolean, |call| like(call, compile_similar)),
-        takes(&[Text, Text, Text], boolean, |call| like(call, compile_similar)),
-    ]),
-    named("md5", "The MD5 of a text, in hexadecimal.", &[takes(&[Text], text, |call| map(call, |text| super::math::md5(text.as_bytes())))]),
-    named("to_hex", "A number in hexadecimal.", &[
-        takes(&[Int4], text, to_hex4),
-        takes(&[Int8], text, to_hex8),
-    ]),
-    named("quote_ident", "A text as an identifier, quoted if need be.", &[takes(&[Text], text, |call| map(call, quote_ident))]),
-    named("quote_literal", "A text as a literal.", &[takes(&[Text], text, |call| map(call, quote_literal))]),
-    named("quote_nullable", "A text as a literal, or NULL.", &[takes(&[Text], text, quote_nullable)]),
-    named("format", "A text with others put in, as by printf.", &[
-        Overload { arguments: &[Text], rest: Some(Any), result: text, kernel: format },
-    ]),
-    named("encode", "Bytes as hex, base64 or escape text.", &[takes(&[Bytea, Text], text, encode)]),
-    named("decode", "Bytes of hex, base64 or escape text.", &[takes(&[Text, Text], bytea, decode)]),
-    named("convert_from", "Bytes as text.", &[takes(&[Bytea, Text], text, convert_from)]),
-    named("convert_to", "Text as bytes.", &[takes(&[Text, Text], bytea, convert_to)]),
-    named("unistr", "A text with Unicode escapes resolved.", &[takes(&[Text], text, |call| map(call, str::to_owned))]),
+    named(
+        "overlay",
+        "A text with a part put over it.",
+        &[
+            takes(&[Text, Text, Int4], text, overlay),
+            takes(&[Text, Text, Int4, Int4], text, overlay),
+        ],
+    ),
+    named(
+        "strpos",
+        "The position of a part, 0 if there is none.",
+        &[takes(&[Text, Text], int4, strpos)],
+    ),
+    named(
+        "position",
+        "The position of a part, 0 if there is none.",
+        &[takes(&[Text, Text], int4, strpos)],
+    ),
+    named(
+        "split_part",
+        "The n-th field between delimiters.",
+        &[takes(&[Text, Text, Int4], text, split_part)],
+    ),
+    named(
+        "string_to_array",
+        "The fields between delimiters.",
+        &[
+            takes(&[Text, Text], texts, string_to_array),
+            takes(&[Text, Text, Text], texts, string_to_array),
+        ],
+    ),
+    named(
+        "array_to_string",
+        "The elements joined by a delimiter.",
+        &[
+            takes(&[Texts, Text], text, array_to_string),
+            takes(&[Texts, Text, Text], text, array_to_string),
+            takes(&[Kind::Array, Text], text, array_to_string),
+            takes(&[Kind::Array, Text, Text], text, array_to_string),
+        ],
+    ),
+    named(
+        "regexp_match",
+        "The groups of the first match of a pattern.",
+        &[
+            takes(&[Text, Text], texts, regexp_match),
+            takes(&[Text, Text, Text], texts, regexp_match),
+        ],
+    ),
+    named(
+        "regexp_replace",
+        "A text with matches of a pattern replaced.",
+        &[
+            takes(&[Text, Text, Text], text, regexp_replace),
+            takes(&[Text, Text, Text, Text], text, regexp_replace),
+        ],
+    ),
+    named(
+        "regexp_like",
+        "Whether a pattern matches.",
+        &[
+            takes(&[Text, Text], boolean, regexp_like),
+            takes(&[Text, Text, Text], boolean, regexp_like),
+        ],
+    ),
+    named(
+        "regexp_count",
+        "How often a pattern matches.",
+        &[takes(&[Text, Text], int4, regexp_count)],
+    ),
+    named(
+        "regexp_substr",
+        "The first match of a pattern.",
+        &[takes(&[Text, Text], text, regexp_substr)],
+    ),
+    named(
+        "regexp_split_to_array",
+        "The parts between matches of a pattern.",
+        &[takes(&[Text, Text], texts, regexp_split)],
+    ),
+    named(
+        "__like",
+        "LIKE with an escape character.",
+        &[
+            takes(&[Text, Text], boolean, |call| {
+                like(call, |p, e| compile_like(p, e, Case::Sensitive))
+            }),
+            takes(&[Text, Text, Text], boolean, |call| {
+                like(call, |p, e| compile_like(p, e, Case::Sensitive))
+            }),
+        ],
+    ),
+    named(
+        "__ilike",
+        "ILIKE with an escape character.",
+        &[
+            takes(&[Text, Text], boolean, |call| {
+                like(call, |p, e| compile_like(p, e, Case::Insensitive))
+            }),
+            takes(&[Text, Text, Text], boolean, |call| {
+                like(call, |p, e| compile_like(p, e, Case::Insensitive))
+            }),
+        ],
+    ),
+    named(
+        "__similar",
+        "SIMILAR TO.",
+        &[
+            takes(&[Text, Text], boolean, |call| like(call, compile_similar)),
+            takes(&[Text, Text, Text], boolean, |call| like(call, compile_similar)),
+        ],
+    ),
+    named(
+        "md5",
+        "The MD5 of a text, in hexadecimal.",
+        &[takes(&[Text], text, |call| {
+            map(call, |text| super::math::md5(text.as_bytes()))
+        })],
+    ),
+    named(
+        "to_hex",
+        "A number in hexadecimal.",
+        &[takes(&[Int4], text, to_hex4), takes(&[Int8], text, to_hex8)],
+    ),
+    named(
+        "quote_ident",
+        "A text as an identifier, quoted if need be.",
+        &[takes(&[Text], text, |call| map(call, quote_ident))],
+    ),
+    named(
+        "quote_literal",
+        "A text as a literal.",
+        &[takes(&[Text], text, |call| map(call, quote_literal))],
+    ),
+    named(
+        "quote_nullable",
+        "A text as a literal, or NULL.",
+        &[takes(&[Text], text, quote_nullable)],
+    ),
+    named(
+        "format",
+        "A text with others put in, as by printf.",
+        &[Overload {
+            arguments: &[Text],
+            rest: Some(Any),
+            result: text,
+            kernel: format,
+        }],
+    ),
+    named(
+        "encode",
+        "Bytes as hex, base64 or escape text.",
+        &[takes(&[Bytea, Text], text, encode)],
+    ),
+    named(
+        "decode",
+        "Bytes of hex, base64 or escape text.",
+        &[takes(&[Text, Text], bytea, decode)],
+    ),
+    named(
+        "convert_from",
+        "Bytes as text.",
+        &[takes(&[Bytea, Text], text, convert_from)],
+    ),
+    named(
+        "convert_to",
+        "Text as bytes.",
+        &[takes(&[Text, Text], bytea, convert_to)],
+    ),
+    named(
+        "unistr",
+        "A text with Unicode escapes resolved.",
+        &[takes(&[Text], text, |call| map(call, str::to_owned))],
+    ),
 ];
 
 const SUBSTRING: &[Overload] = &[
@@ -177,7 +352,10 @@ fn strings(array: &ArrayRef) -> &StringArray {
 }
 
 fn map(call: &Call<'_>, change: impl Fn(&str) -> String) -> Result<ArrayRef> {
-    let result: StringArray = strings(&call.arguments[0]).iter().map(|text| text.map(&change)).collect();
+    let result: StringArray = strings(&call.arguments[0])
+        .iter()
+        .map(|text| text.map(&change))
+        .collect();
     Ok(Arc::new(result))
 }
 
@@ -230,11 +408,12 @@ fn initcap(text: &str) -> String {
 }
 
 /// Each row's arguments, all texts; NULL if any is.
-fn rows3(
-    call: &Call<'_>,
-    change: impl Fn(&str, &str, &str) -> Result<String>,
-) -> Result<ArrayRef> {
-    let (a, b, c) = (strings(&call.arguments[0]), strings(&call.arguments[1]), strings(&call.arguments[2]));
+fn rows3(call: &Call<'_>, change: impl Fn(&str, &str, &str) -> Result<String>) -> Result<ArrayRef> {
+    let (a, b, c) = (
+        strings(&call.arguments[0]),
+        strings(&call.arguments[1]),
+        strings(&call.arguments[2]),
+    );
     let mut builder = StringBuilder::new();
     for ((a, b), c) in a.iter().zip(b).zip(c) {
         match (a, b, c) {
@@ -247,7 +426,11 @@ fn rows3(
 
 fn replace(call: &Call<'_>) -> Result<ArrayRef> {
     rows3(call, |text, from, to| {
-        Ok(if from.is_empty() { text.to_owned() } else { text.replace(from, to) })
+        Ok(if from.is_empty() {
+            text.to_owned()
+        } else {
+            text.replace(from, to)
+        })
     })
 }
 
@@ -327,7 +510,11 @@ fn pad(call: &Call<'_>, end: End) -> Result<ArrayRef> {
             continue;
         }
         let filling: String = fill.iter().cycle().take(wanted - have).collect();
-        builder.append_value(if end == End::Start { filling + text } else { text.to_owned() + &filling });
+        builder.append_value(if end == End::Start {
+            filling + text
+        } else {
+            text.to_owned() + &filling
+        });
     }
     Ok(Arc::new(builder.finish()))
 }
@@ -342,7 +529,11 @@ fn side(call: &Call<'_>, end: End) -> Result<ArrayRef> {
         };
         let length = text.chars().count() as i64;
         let count = i64::from(count);
-        let kept = if count < 0 { (length + count).max(0) } else { count.min(length) } as usize;
+        let kept = if count < 0 {
+            (length + count).max(0)
+        } else {
+            count.min(length)
+        } as usize;
         let taken: String = match end {
             End::Start => text.chars().take(kept).collect(),
             _ => text.chars().skip(length as usize - kept).collect(),
@@ -437,7 +628,10 @@ fn strpos(call: &Call<'_>) -> Result<ArrayRef> {
         .zip(strings(&call.arguments[1]))
         .map(|(text, part)| {
             let (text, part) = (text?, part?);
-            Some(text.find(part).map_or(0, |byte| text[..byte].chars().count() as i32 + 1))
+            Some(
+                text.find(part)
+                    .map_or(0, |byte| text[..byte].chars().count() as i32 + 1),
+            )
         })
         .collect();
     Ok(Arc::new(found))
@@ -515,7 +709,10 @@ fn array_to_string(call: &Call<'_>) -> Result<ArrayRef> {
     };
     let delimiters = strings(&call.arguments[1]);
     let nulls = call.arguments.get(2).map(strings);
-    let settings = crate::types::text::Settings { time_zone: call.time_zone()?, ..Default::default() };
+    let settings = crate::types::text::Settings {
+        time_zone: call.time_zone()?,
+        ..Default::default()
+    };
     let mut builder = StringBuilder::new();
     for row in 0..call.rows {
         if lists.is_null(row) || delimiters.is_null(row) {
@@ -533,7 +730,10 @@ fn array_to_string(call: &Call<'_>) -> Result<ArrayRef> {
 /// The flags of each row; none where there is no such argument.
 fn flags_of(call: &Call<'_>, index: usize) -> Result<Vec<Option<Flags>>> {
     match call.arguments.get(index) {
-        Some(array) => strings(array).iter().map(|flags| flags.map(Flags::parse).transpose()).collect(),
+        Some(array) => strings(array)
+            .iter()
+            .map(|flags| flags.map(Flags::parse).transpose())
+            .collect(),
         None => Ok(vec![Some(Flags::NONE); call.rows]),
     }
 }
@@ -600,7 +800,9 @@ pub(super) fn regexp_matches(call: &Call<'_>) -> Result<ArrayRef> {
 pub(super) fn append_groups(builder: &mut ListBuilder<StringBuilder>, captures: &regex::Captures<'_>) {
     let first = usize::from(captures.len() > 1);
     for group in first..captures.len() {
-        builder.values().append_option(captures.get(group).map(|found| found.as_str()));
+        builder
+            .values()
+            .append_option(captures.get(group).map(|found| found.as_str()));
     }
     builder.append(true);
 }
@@ -669,7 +871,10 @@ fn regexp_count(call: &Call<'_>) -> Result<ArrayRef> {
 fn regexp_substr(call: &Call<'_>) -> Result<ArrayRef> {
     let mut builder = StringBuilder::new();
     each_match(call, 2, |_, row| {
-        builder.append_option(row.and_then(|(text, regex, _)| regex.find(text)).map(|found| found.as_str()));
+        builder.append_option(
+            row.and_then(|(text, regex, _)| regex.find(text))
+                .map(|found| found.as_str()),
+        );
         Ok(())
     })?;
     Ok(Arc::new(builder.finish()))
@@ -680,7 +885,9 @@ fn regexp_substring(call: &Call<'_>) -> Result<ArrayRef> {
     let mut builder = StringBuilder::new();
     each_match(call, 2, |_, row| {
         let captures = row.and_then(|(text, regex, _)| regex.captures(text));
-        let found = captures.as_ref().and_then(|captures| captures.get(usize::from(captures.len() > 1)));
+        let found = captures
+            .as_ref()
+            .and_then(|captures| captures.get(usize::from(captures.len() > 1)));
         builder.append_option(found.map(|found| found.as_str()));
         Ok(())
     })?;
@@ -745,26 +952,147 @@ fn to_hex8(call: &Call<'_>) -> Result<ArrayRef> {
 
 /// Words that must be quoted to be identifiers.
 const RESERVED: &[&str] = &[
-    "all", "analyse", "analyze", "and", "any", "array", "as", "asc", "asymmetric", "authorization", "between",
-    "binary", "both", "case", "cast", "check", "coalesce", "collate", "collation", "column", "concurrently",
-    "constraint", "create", "cross", "current_catalog", "current_date", "current_role", "current_schema",
-    "current_time", "current_timestamp", "current_user", "default", "deferrable", "desc", "distinct", "do", "else",
-    "end", "except", "exists", "extract", "false", "fetch", "float", "for", "foreign", "freeze", "from", "full",
-    "grant", "greatest", "group", "grouping", "having", "ilike", "in", "initially", "inner", "int", "integer",
-    "intersect", "interval", "into", "is", "isnull", "join", "lateral", "leading", "least", "left", "like", "limit",
-    "localtime", "localtimestamp", "natural", "none", "not", "notnull", "null", "nullif", "numeric", "offset", "on",
-    "only", "or", "order", "outer", "overlaps", "overlay", "placing", "position", "precision", "primary", "real",
-    "references", "returning", "right", "row", "select", "session_user", "setof", "similar", "smallint", "some",
-    "substring", "symmetric", "table", "tablesample", "then", "time", "timestamp", "to", "trailing", "treat", "trim",
-    "true", "union", "unique", "user", "using", "values", "varchar", "variadic", "verbose", "when", "where", "window",
+    "all",
+    "analyse",
+    "analyze",
+    "and",
+    "any",
+    "array",
+    "as",
+    "asc",
+    "asymmetric",
+    "authorization",
+    "between",
+    "binary",
+    "both",
+    "case",
+    "cast",
+    "check",
+    "coalesce",
+    "collate",
+    "collation",
+    "column",
+    "concurrently",
+    "constraint",
+    "create",
+    "cross",
+    "current_catalog",
+    "current_date",
+    "current_role",
+    "current_schema",
+    "current_time",
+    "current_timestamp",
+    "current_user",
+    "default",
+    "deferrable",
+    "desc",
+    "distinct",
+    "do",
+    "else",
+    "end",
+    "except",
+    "exists",
+    "extract",
+    "false",
+    "fetch",
+    "float",
+    "for",
+    "foreign",
+    "freeze",
+    "from",
+    "full",
+    "grant",
+    "greatest",
+    "group",
+    "grouping",
+    "having",
+    "ilike",
+    "in",
+    "initially",
+    "inner",
+    "int",
+    "integer",
+    "intersect",
+    "interval",
+    "into",
+    "is",
+    "isnull",
+    "join",
+    "lateral",
+    "leading",
+    "least",
+    "left",
+    "like",
+    "limit",
+    "localtime",
+    "localtimestamp",
+    "natural",
+    "none",
+    "not",
+    "notnull",
+    "null",
+    "nullif",
+    "numeric",
+    "offset",
+    "on",
+    "only",
+    "or",
+    "order",
+    "outer",
+    "overlaps",
+    "overlay",
+    "placing",
+    "position",
+    "precision",
+    "primary",
+    "real",
+    "references",
+    "returning",
+    "right",
+    "row",
+    "select",
+    "session_user",
+    "setof",
+    "similar",
+    "smallint",
+    "some",
+    "substring",
+    "symmetric",
+    "table",
+    "tablesample",
+    "then",
+    "time",
+    "timestamp",
+    "to",
+    "trailing",
+    "treat",
+    "trim",
+    "true",
+    "union",
+    "unique",
+    "user",
+    "using",
+    "values",
+    "varchar",
+    "variadic",
+    "verbose",
+    "when",
+    "where",
+    "window",
     "with",
 ];
 
 pub(crate) fn quote_ident(text: &str) -> String {
     let plain = text.chars().next().is_some_and(|c| c.is_ascii_lowercase() || c == '_')
-        && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        && text
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
         && !RESERVED.contains(&text);
-    if plain { text.to_owned() } else { format!("\"{}\"", text.replace('"', "\"\"")) }
+    if plain {
+        text.to_owned()
+    } else {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    }
 }
 
 fn quote_literal(text: &str) -> String {
@@ -785,7 +1113,10 @@ fn quote_nullable(call: &Call<'_>) -> Result<ArrayRef> {
 }
 
 fn format(call: &Call<'_>) -> Result<ArrayRef> {
-    let settings = crate::types::text::Settings { time_zone: call.time_zone()?, ..Default::default() };
+    let settings = crate::types::text::Settings {
+        time_zone: call.time_zone()?,
+        ..Default::default()
+    };
     let values = call.arguments[1..]
         .iter()
         .zip(&call.types[1..])
@@ -824,13 +1155,20 @@ fn format_row(template: &str, values: &[StringArray], row: usize) -> Result<Stri
         let mut number = String::new();
         let mut left = false;
         let mut width = None;
-        while let Some(digit) = chars.peek().copied().filter(|c| c.is_ascii_digit() || *c == '-' || *c == '$') {
+        while let Some(digit) = chars
+            .peek()
+            .copied()
+            .filter(|c| c.is_ascii_digit() || *c == '-' || *c == '$')
+        {
             chars.next();
             match digit {
                 '-' => left = true,
                 '$' => {
                     next = number.parse::<usize>().unwrap_or(0).checked_sub(1).ok_or_else(|| {
-                        Error::semantic("22023", "format specifies argument 0, but arguments are numbered from 1")
+                        Error::semantic(
+                            "22023",
+                            "format specifies argument 0, but arguments are numbered from 1",
+                        )
                     })?;
                     number.clear();
                 }
@@ -851,16 +1189,16 @@ fn format_row(template: &str, values: &[StringArray], row: usize) -> Result<Stri
         let value = column.is_valid(row).then(|| column.value(row));
         let text = match kind {
             's' => value.unwrap_or("").to_owned(),
-            'I' => quote_ident(value.ok_or_else(|| {
-                Error::semantic("22004", "null values cannot be formatted as an SQL identifier")
-            })?),
+            'I' => quote_ident(
+                value
+                    .ok_or_else(|| Error::semantic("22004", "null values cannot be formatted as an SQL identifier"))?,
+            ),
             'L' => value.map_or_else(|| "NULL".to_owned(), quote_literal),
             other => {
-                return Err(Error::semantic(
-                    "22023",
-                    format!("unrecognized format() type specifier \"{other}\""),
-                )
-                .with_hint("For a single \"%\" use \"%%\"."));
+                return Err(
+                    Error::semantic("22023", format!("unrecognized format() type specifier \"{other}\""))
+                        .with_hint("For a single \"%\" use \"%%\"."),
+                );
             }
         };
         let missing = width.unwrap_or(0).saturating_sub(text.chars().count());
@@ -953,10 +1291,10 @@ fn decode_one(text: &str, form: &str) -> Result<Vec<u8>> {
                     output.push(b'\\');
                     at += 2;
                 } else {
-                    let octal = text.get(at + 1..at + 4).and_then(|digits| u8::from_str_radix(digits, 8).ok());
-                    output.push(octal.ok_or_else(|| {
-                        Error::semantic("22P02", "invalid input syntax for type bytea")
-                    })?);
+                    let octal = text
+                        .get(at + 1..at + 4)
+                        .and_then(|digits| u8::from_str_radix(digits, 8).ok());
+                    output.push(octal.ok_or_else(|| Error::semantic("22P02", "invalid input syntax for type bytea"))?);
                     at += 4;
                 }
             }
@@ -968,7 +1306,11 @@ fn decode_one(text: &str, form: &str) -> Result<Vec<u8>> {
 
 fn encode(call: &Call<'_>) -> Result<ArrayRef> {
     let mut builder = StringBuilder::new();
-    for (bytes, form) in call.arguments[0].as_binary::<i32>().iter().zip(strings(&call.arguments[1])) {
+    for (bytes, form) in call.arguments[0]
+        .as_binary::<i32>()
+        .iter()
+        .zip(strings(&call.arguments[1]))
+    {
         match (bytes, form) {
             (Some(bytes), Some(form)) => builder.append_value(encode_one(bytes, form)?),
             _ => builder.append_null(),
@@ -993,7 +1335,10 @@ fn convert_from(call: &Call<'_>) -> Result<ArrayRef> {
     let mut builder = StringBuilder::new();
     for bytes in call.arguments[0].as_binary::<i32>() {
         match bytes {
-            Some(bytes) => builder.append_value(std::str::from_utf8(bytes).map_err(|_| Error::semantic("22021", "invalid byte sequence for encoding \"UTF8\""))?),
+            Some(bytes) => builder.append_value(
+                std::str::from_utf8(bytes)
+                    .map_err(|_| Error::semantic("22021", "invalid byte sequence for encoding \"UTF8\""))?,
+            ),
             None => builder.append_null(),
         }
     }
@@ -1001,6 +1346,9 @@ fn convert_from(call: &Call<'_>) -> Result<ArrayRef> {
 }
 
 fn convert_to(call: &Call<'_>) -> Result<ArrayRef> {
-    let result: BinaryArray = strings(&call.arguments[0]).iter().map(|text| text.map(str::as_bytes)).collect();
+    let result: BinaryArray = strings(&call.arguments[0])
+        .iter()
+        .map(|text| text.map(str::as_bytes))
+        .collect();
     Ok(Arc::new(result))
 }

@@ -5,35 +5,55 @@ use super::decimal::{Exacts, build};
 use super::definition::Call;
 use crate::error::{Error, Result};
 use crate::types::Type;
-use crate::types::calendar::{
-    DAY_MICROS, HOUR_MICROS, MINUTE_MICROS, SECOND_MICROS, Zone, days_of_civil, month_days,
-};
+use crate::types::calendar::{DAY_MICROS, HOUR_MICROS, MINUTE_MICROS, SECOND_MICROS, Zone, days_of_civil, month_days};
 use crate::types::numeric::{Digits, Shape, read_decimal, write_decimal};
 use arrow::array::{Array, ArrayRef, AsArray, Date32Array, TimestampMicrosecondArray};
 use arrow::datatypes::{Date32Type, IntervalMonthDayNanoType, TimestampMicrosecondType, i256};
 use std::sync::Arc;
 
 const MONTHS: [&str; 12] = [
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
     "December",
 ];
-const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
+const DAYS: [&str; 7] = [
+    "Sunday",
+    "Monday",
+    "Tuesday",
+    "Wednesday",
+    "Thursday",
+    "Friday",
+    "Saturday",
+];
 const ROMAN_MONTHS: [&str; 12] = ["I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII"];
 
 /// The keywords of a format, longest first where one begins another.
 const KEYWORDS: &[&str] = &[
     "SSSSS", "SSSS", "A.D.", "B.C.", "A.M.", "P.M.", "a.d.", "b.c.", "a.m.", "p.m.", "MONTH", "Month", "month",
     "Y,YYY", "IYYY", "YYYY", "HH24", "HH12", "IDDD", "TZH", "TZM", "FF1", "FF2", "FF3", "FF4", "FF5", "FF6", "IYY",
-    "YYY", "DAY", "Day", "day", "DDD", "MON", "Mon", "mon", "HH", "MI", "MM", "MS", "SS", "US", "DD", "DY", "Dy",
-    "dy", "IW", "WW", "CC", "IY", "YY", "TZ", "tz", "OF", "AD", "BC", "AM", "PM", "ad", "bc", "am", "pm", "RM", "rm",
-    "ID", "I", "J", "Q", "W", "D", "Y",
+    "YYY", "DAY", "Day", "day", "DDD", "MON", "Mon", "mon", "HH", "MI", "MM", "MS", "SS", "US", "DD", "DY", "Dy", "dy",
+    "IW", "WW", "CC", "IY", "YY", "TZ", "tz", "OF", "AD", "BC", "AM", "PM", "ad", "bc", "am", "pm", "RM", "rm", "ID",
+    "I", "J", "Q", "W", "D", "Y",
 ];
 
 /// A piece of a format.
 #[derive(Debug, Clone, PartialEq)]
 enum Piece {
     /// A keyword, with what stands around it.
-    Field { keyword: &'static str, fill: bool, ordinal: Option<Ordinal> },
+    Field {
+        keyword: &'static str,
+        fill: bool,
+        ordinal: Option<Ordinal>,
+    },
     /// Text that stands for itself.
     Literal(String),
 }
@@ -109,8 +129,16 @@ fn pieces(format: &str) -> Vec<Piece> {
             fill = true;
             continue;
         }
-        let width = if c == '\\' { rest[1..].chars().next().map_or(1, |next| 1 + next.len_utf8()) } else { c.len_utf8() };
-        let literal = if c == '\\' && width > 1 { &rest[1..width] } else { &rest[..width] };
+        let width = if c == '\\' {
+            rest[1..].chars().next().map_or(1, |next| 1 + next.len_utf8())
+        } else {
+            c.len_utf8()
+        };
+        let literal = if c == '\\' && width > 1 {
+            &rest[1..width]
+        } else {
+            &rest[..width]
+        };
         match pieces.last_mut() {
             Some(Piece::Literal(text)) => text.push_str(literal),
             _ => pieces.push(Piece::Literal(literal.to_owned())),
@@ -130,7 +158,11 @@ fn name(full: &str, keyword: &str, width: usize, fill: bool) -> String {
         [a, _] if a.is_uppercase() => text.to_owned(),
         _ => text.to_lowercase(),
     };
-    if fill && width > 0 { format!("{text:<width$}") } else { text }
+    if fill && width > 0 {
+        format!("{text:<width$}")
+    } else {
+        text
+    }
 }
 
 fn ordinal(number: i64, style: Ordinal) -> &'static str {
@@ -209,7 +241,14 @@ impl Fields {
             "WW" => ((day_of_year - 1) / 7 + 1, 2),
             "W" => ((i64::from(civil.day) - 1) / 7 + 1, 1),
             "IW" => (iso_number, 2),
-            "CC" => (if civil.year > 0 { (year + 99) / 100 } else { -((year + 99) / 100) }, 2),
+            "CC" => (
+                if civil.year > 0 {
+                    (year + 99) / 100
+                } else {
+                    -((year + 99) / 100)
+                },
+                2,
+            ),
             "J" => (days + 2_440_588, 1),
             "TZM" => (offset.abs() / 60 % 60, 2),
             "Y,YYY" => {
@@ -222,15 +261,27 @@ impl Fields {
             "DY" | "Dy" | "dy" => return output.push_str(&name(day_name, keyword, 0, fill)),
             "RM" | "rm" => {
                 let roman = ROMAN_MONTHS[civil.month as usize - 1];
-                let roman = if keyword == "rm" { roman.to_lowercase() } else { roman.to_owned() };
+                let roman = if keyword == "rm" {
+                    roman.to_lowercase()
+                } else {
+                    roman.to_owned()
+                };
                 return output.push_str(&if fill { format!("{roman:<4}") } else { roman });
             }
             "TZH" => {
-                output.push_str(&format!("{}{:02}", if offset < 0 { '-' } else { '+' }, offset.abs() / 3600));
+                output.push_str(&format!(
+                    "{}{:02}",
+                    if offset < 0 { '-' } else { '+' },
+                    offset.abs() / 3600
+                ));
                 return;
             }
             "OF" => {
-                output.push_str(&format!("{}{:02}", if offset < 0 { '-' } else { '+' }, offset.abs() / 3600));
+                output.push_str(&format!(
+                    "{}{:02}",
+                    if offset < 0 { '-' } else { '+' },
+                    offset.abs() / 3600
+                ));
                 if offset % 3600 != 0 {
                     output.push_str(&format!(":{:02}", offset.abs() / 60 % 60));
                 }
@@ -240,7 +291,11 @@ impl Fields {
             "tz" => return output.push_str(&self.zone_name.to_lowercase()),
             half => return output.push_str(&halves(half, hour >= 12, civil.year <= 0)),
         };
-        let text = if fill { zero_padded(number, width) } else { number.to_string() };
+        let text = if fill {
+            zero_padded(number, width)
+        } else {
+            number.to_string()
+        };
         output.push_str(&text);
         if let Some(style) = style {
             output.push_str(ordinal(number, style));
@@ -269,7 +324,11 @@ fn halves(keyword: &str, afternoon: bool, before_christ: bool) -> String {
         (_, _, true) => "b.c.",
         (_, _, false) => "a.d.",
     };
-    if keyword.starts_with(char::is_uppercase) { text.to_uppercase() } else { text.to_owned() }
+    if keyword.starts_with(char::is_uppercase) {
+        text.to_uppercase()
+    } else {
+        text.to_owned()
+    }
 }
 
 /// Keeps the pieces of the last format.
@@ -311,8 +370,15 @@ pub(super) fn dates(call: &Call<'_>) -> Result<ArrayRef> {
         if day == i32::MAX || day == i32::MIN {
             return Ok(None);
         }
-        let moment = Moment { local: i64::from(day) * DAY_MICROS, offset: None };
-        Fields { moment, zone_name: String::new() }.write(formats.of(format), output);
+        let moment = Moment {
+            local: i64::from(day) * DAY_MICROS,
+            offset: None,
+        };
+        Fields {
+            moment,
+            zone_name: String::new(),
+        }
+        .write(formats.of(format), output);
         Ok(Some(()))
     })
 }
@@ -346,11 +412,17 @@ pub(super) fn intervals(call: &Call<'_>) -> Result<ArrayRef> {
                 "MS" => (micros % SECOND_MICROS / 1000, 3),
                 "US" => (micros % SECOND_MICROS, 6),
                 other => {
-                    return Err(Error::semantic("22007", "invalid format specification for an interval value")
-                        .with_hint(format!("Intervals are not tied to specific calendar dates: {other}.")));
+                    return Err(
+                        Error::semantic("22007", "invalid format specification for an interval value")
+                            .with_hint(format!("Intervals are not tied to specific calendar dates: {other}.")),
+                    );
                 }
             };
-            output.push_str(&if *fill { zero_padded(number, width) } else { number.to_string() });
+            output.push_str(&if *fill {
+                zero_padded(number, width)
+            } else {
+                number.to_string()
+            });
         }
         Ok(Some(()))
     })
@@ -392,7 +464,10 @@ enum Sign {
 }
 
 fn number_format(format: &str) -> Result<NumberFormat> {
-    let mut parsed = NumberFormat { fill: true, ..Default::default() };
+    let mut parsed = NumberFormat {
+        fill: true,
+        ..Default::default()
+    };
     let mut rest = format;
     let mut in_shift = false;
     while let Some(c) = rest.chars().next() {
@@ -405,7 +480,11 @@ fn number_format(format: &str) -> Result<NumberFormat> {
             parsed.fill = false;
             2
         } else if upper.starts_with("MI") {
-            parsed.sign = if digits_yet { Sign::MinusBehind } else { Sign::MinusFront };
+            parsed.sign = if digits_yet {
+                Sign::MinusBehind
+            } else {
+                Sign::MinusFront
+            };
             2
         } else if upper.starts_with("PL") {
             parsed.sign = Sign::Plus;
@@ -417,7 +496,11 @@ fn number_format(format: &str) -> Result<NumberFormat> {
             parsed.sign = Sign::Brackets;
             2
         } else if upper.starts_with("TH") {
-            parsed.ordinal = Some(if rest.starts_with("th") { Ordinal::Lower } else { Ordinal::Upper });
+            parsed.ordinal = Some(if rest.starts_with("th") {
+                Ordinal::Lower
+            } else {
+                Ordinal::Upper
+            });
             2
         } else if upper.starts_with("RN") {
             return Err(Error::unsupported("Roman numerals in to_char are not supported"));
@@ -464,7 +547,11 @@ fn write_number(format: &NumberFormat, value: i256, scale: i8, output: &mut Stri
         let text = format!("{float:.*e}", format.after.len());
         let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
         let exponent: i32 = exponent.parse().unwrap_or(0);
-        let blank = if format.fill && !mantissa.starts_with('-') { " " } else { "" };
+        let blank = if format.fill && !mantissa.starts_with('-') {
+            " "
+        } else {
+            ""
+        };
         let sign = if exponent < 0 { '-' } else { '+' };
         output.push_str(&format!("{blank}{mantissa}e{sign}{:02}", exponent.abs()));
         return;
@@ -475,7 +562,11 @@ fn write_number(format: &NumberFormat, value: i256, scale: i8, output: &mut Stri
     let places = format.after.iter().filter(|c| matches!(c, '9' | '0')).count();
     let (negative, before, after) = digits_of(shifted, scale, places);
     let slots = format.before.iter().filter(|c| matches!(c, '9' | '0')).count() + format.shift;
-    let zero_from = format.before.iter().filter(|c| matches!(c, '9' | '0')).position(|c| *c == '0');
+    let zero_from = format
+        .before
+        .iter()
+        .filter(|c| matches!(c, '9' | '0'))
+        .position(|c| *c == '0');
     let before = if before == "0" { String::new() } else { before };
     let too_long = before.len() > slots;
     let digits: Vec<char> = before.chars().collect();
@@ -483,7 +574,12 @@ fn write_number(format: &NumberFormat, value: i256, scale: i8, output: &mut Stri
     let mut slot = 0;
     let lead = slots.saturating_sub(digits.len());
     let mut began = false;
-    let template: Vec<char> = format.before.iter().copied().chain(std::iter::repeat_n('9', format.shift)).collect();
+    let template: Vec<char> = format
+        .before
+        .iter()
+        .copied()
+        .chain(std::iter::repeat_n('9', format.shift))
+        .collect();
     let has_fraction_digit = places > 0;
     for c in &template {
         match c {
@@ -546,17 +642,35 @@ fn finish_number(format: &NumberFormat, negative: bool, body: String, output: &m
     let fill = format.fill;
     let text = match format.sign {
         Sign::Plain => {
-            let sign = if negative { "-" } else if fill { " " } else { "" };
+            let sign = if negative {
+                "-"
+            } else if fill {
+                " "
+            } else {
+                ""
+            };
             format!("{pad}{sign}{currency}{digits}")
         }
         Sign::Front => format!("{pad}{}{currency}{digits}", if negative { '-' } else { '+' }),
         Sign::Behind => format!("{pad}{currency}{digits}{}", if negative { '-' } else { '+' }),
         Sign::MinusBehind => {
-            let sign = if negative { "-" } else if fill { " " } else { "" };
+            let sign = if negative {
+                "-"
+            } else if fill {
+                " "
+            } else {
+                ""
+            };
             format!("{pad}{currency}{digits}{sign}")
         }
         Sign::MinusFront => {
-            let sign = if negative { "-" } else if fill { " " } else { "" };
+            let sign = if negative {
+                "-"
+            } else if fill {
+                " "
+            } else {
+                ""
+            };
             format!("{sign}{pad}{currency}{digits}")
         }
         Sign::Plus => format!("{pad}{}{currency}{digits}", if negative { "-" } else { "+" }),
@@ -632,7 +746,8 @@ fn take_number(rest: &mut &str, width: usize) -> Option<(i64, usize)> {
 fn take_name(rest: &mut &str, names: &[&str], short: usize) -> Option<usize> {
     let index = names.iter().position(|name| {
         let wanted = if short > 0 { &name[..short] } else { name };
-        rest.get(..wanted.len()).is_some_and(|start| start.eq_ignore_ascii_case(wanted))
+        rest.get(..wanted.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(wanted))
     })?;
     let length = if short > 0 { short } else { names[index].len() };
     *rest = &rest[length..];
@@ -678,8 +793,11 @@ fn read_text(text: &str, format: &str) -> Result<Read> {
 
 fn read_field(read: &mut Read, keyword: &str, rest: &mut &str, bounded: bool, text: &str) -> Result<()> {
     let invalid = || {
-        Error::semantic("22007", format!("invalid value \"{}\" for \"{keyword}\"", rest_word(text)))
-            .with_detail("Value must be an integer.")
+        Error::semantic(
+            "22007",
+            format!("invalid value \"{}\" for \"{keyword}\"", rest_word(text)),
+        )
+        .with_detail("Value must be an integer.")
     };
     let number = |width: usize, rest: &mut &str| {
         let width = if bounded { width } else { 18 };
@@ -705,7 +823,7 @@ fn read_field(read: &mut Read, keyword: &str, rest: &mut &str, bounded: bool, te
             let seconds = number(5, rest)?.0;
             (read.hour, read.minute, read.second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
         }
-        "MS" | "FF3" => read.micros = fraction(number(3, rest)?, 3) ,
+        "MS" | "FF3" => read.micros = fraction(number(3, rest)?, 3),
         "US" | "FF6" => read.micros = fraction(number(6, rest)?, 6),
         "FF1" => read.micros = fraction(number(1, rest)?, 1),
         "FF2" => read.micros = fraction(number(2, rest)?, 2),
@@ -713,7 +831,9 @@ fn read_field(read: &mut Read, keyword: &str, rest: &mut &str, bounded: bool, te
         "FF5" => read.micros = fraction(number(5, rest)?, 5),
         "J" => read.julian = Some(number(18, rest)?.0),
         "MONTH" | "Month" | "month" => {
-            let index = take_name(rest, &MONTHS, 0).or_else(|| take_name(rest, &MONTHS, 3)).ok_or_else(invalid)?;
+            let index = take_name(rest, &MONTHS, 0)
+                .or_else(|| take_name(rest, &MONTHS, 3))
+                .ok_or_else(invalid)?;
             read.month = Some(index as u32 + 1);
         }
         "MON" | "Mon" | "mon" => {
@@ -733,7 +853,9 @@ fn read_field(read: &mut Read, keyword: &str, rest: &mut &str, bounded: bool, te
         }
         "TZM" => {
             let minutes = number(2, rest)?.0 * 60;
-            read.offset = read.offset.map(|offset| if offset < 0 { offset - minutes } else { offset + minutes });
+            read.offset = read
+                .offset
+                .map(|offset| if offset < 0 { offset - minutes } else { offset + minutes });
         }
         "D" | "ID" | "Q" | "WW" | "IW" | "W" | "CC" | "IDDD" => {
             let _ = number(3, rest)?;
@@ -748,7 +870,10 @@ fn read_field(read: &mut Read, keyword: &str, rest: &mut &str, bounded: bool, te
                 _ => return Ok(()),
             };
             for (option, value) in options {
-                if rest.get(..option.len()).is_some_and(|start| start.eq_ignore_ascii_case(option)) {
+                if rest
+                    .get(..option.len())
+                    .is_some_and(|start| start.eq_ignore_ascii_case(option))
+                {
                     *rest = &rest[option.len()..];
                     if lower.contains('m') {
                         read.afternoon = Some(*value);
@@ -787,8 +912,7 @@ fn fraction((value, digits): (i64, usize), _: usize) -> i64 {
 
 impl Read {
     fn days(&self, text: &str) -> Result<i64> {
-        let out_of_range =
-            || Error::semantic("22008", format!("date/time field value out of range: \"{text}\""));
+        let out_of_range = || Error::semantic("22008", format!("date/time field value out of range: \"{text}\""));
         if let Some(julian) = self.julian {
             return Ok(julian - 2_440_588);
         }
@@ -812,8 +936,10 @@ impl Read {
         let mut hour = self.hour;
         if self.hour12 {
             if !(1..=12).contains(&hour) {
-                return Err(Error::semantic("22007", format!("hour \"{hour}\" is invalid for the 12-hour clock"))
-                    .with_hint("Use the 24-hour clock, or give an hour between 1 and 12."));
+                return Err(
+                    Error::semantic("22007", format!("hour \"{hour}\" is invalid for the 12-hour clock"))
+                        .with_hint("Use the 24-hour clock, or give an hour between 1 and 12."),
+                );
             }
             hour %= 12;
         }
@@ -823,7 +949,10 @@ impl Read {
             hour %= 12;
         }
         if !(0..=24).contains(&hour) || !(0..60).contains(&self.minute) || !(0..=60).contains(&self.second) {
-            return Err(Error::semantic("22008", format!("date/time field value out of range: \"{text}\"")));
+            return Err(Error::semantic(
+                "22008",
+                format!("date/time field value out of range: \"{text}\""),
+            ));
         }
         let time = hour * HOUR_MICROS + self.minute * MINUTE_MICROS + self.second * SECOND_MICROS + self.micros;
         Ok(self.days(text)? * DAY_MICROS + time)
@@ -832,7 +961,10 @@ impl Read {
 
 /// `to_timestamp(text, format)`.
 pub(super) fn read(call: &Call<'_>, instant: impl Fn(i64) -> Result<i64>) -> Result<ArrayRef> {
-    let (texts, formats) = (call.arguments[0].as_string::<i32>(), call.arguments[1].as_string::<i32>());
+    let (texts, formats) = (
+        call.arguments[0].as_string::<i32>(),
+        call.arguments[1].as_string::<i32>(),
+    );
     let mut values = Vec::with_capacity(call.rows);
     for (text, format) in texts.iter().zip(formats) {
         let (Some(text), Some(format)) = (text, format) else {
@@ -846,12 +978,17 @@ pub(super) fn read(call: &Call<'_>, instant: impl Fn(i64) -> Result<i64>) -> Res
             None => instant(local)?,
         }));
     }
-    Ok(Arc::new(TimestampMicrosecondArray::from(values).with_data_type(call.result.arrow())))
+    Ok(Arc::new(
+        TimestampMicrosecondArray::from(values).with_data_type(call.result.arrow()),
+    ))
 }
 
 /// `to_date(text, format)`.
 pub(super) fn read_date(call: &Call<'_>) -> Result<ArrayRef> {
-    let (texts, formats) = (call.arguments[0].as_string::<i32>(), call.arguments[1].as_string::<i32>());
+    let (texts, formats) = (
+        call.arguments[0].as_string::<i32>(),
+        call.arguments[1].as_string::<i32>(),
+    );
     let mut values = Vec::with_capacity(call.rows);
     for (text, format) in texts.iter().zip(formats) {
         values.push(match (text, format) {
@@ -864,7 +1001,10 @@ pub(super) fn read_date(call: &Call<'_>) -> Result<ArrayRef> {
 
 /// `to_number(text, format)`: the digits that the format lets through.
 pub(super) fn read_number(call: &Call<'_>) -> Result<ArrayRef> {
-    let (texts, formats) = (call.arguments[0].as_string::<i32>(), call.arguments[1].as_string::<i32>());
+    let (texts, formats) = (
+        call.arguments[0].as_string::<i32>(),
+        call.arguments[1].as_string::<i32>(),
+    );
     let mut values = Vec::with_capacity(call.rows);
     for row in 0..call.rows {
         if texts.is_null(row) || formats.is_null(row) {
@@ -875,17 +1015,23 @@ pub(super) fn read_number(call: &Call<'_>) -> Result<ArrayRef> {
         let negative = text.contains('-') || text.trim_start().starts_with('<');
         let mut digits: String = text.chars().filter(|c| c.is_ascii_digit() || *c == '.').collect();
         if digits.is_empty() {
-            return Err(Error::semantic("22P02", format!("invalid input syntax for type numeric: \"{text}\"")));
+            return Err(Error::semantic(
+                "22P02",
+                format!("invalid input syntax for type numeric: \"{text}\""),
+            ));
         }
         if negative {
             digits.insert(0, '-');
         }
-        let shape = Shape { precision: 76, scale: 38, declared: false };
+        let shape = Shape {
+            precision: 76,
+            scale: 38,
+            declared: false,
+        };
         values.push(Some(read_decimal(&digits, shape)?));
     }
     build(values, call.result)
 }
-
 
 #[cfg(test)]
 mod tests {

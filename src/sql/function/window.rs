@@ -19,8 +19,8 @@ use arrow::datatypes::{DataType, Field, FieldRef, Fields, IntervalMonthDayNano, 
 use datafusion::common::Result as DataFusionResult;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    TypeSignature, Volatility,
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
+    Volatility,
 };
 use std::sync::Arc;
 
@@ -135,7 +135,11 @@ pub fn hop_starts(micros: i64, slide: i64, size: i64, offset: i64) -> impl Itera
     let last = window_start(micros, slide, offset);
     // Windows that start at last - k * slide hold the time as long as micros - start < size.
     let since = micros - last;
-    let count = if since >= size { 0 } else { (size - since - 1) / slide + 1 };
+    let count = if since >= size {
+        0
+    } else {
+        (size - since - 1) / slide + 1
+    };
     (0..count).rev().map(move |k| last.saturating_sub(k * slide))
 }
 
@@ -144,7 +148,10 @@ pub fn cumulate_ends(micros: i64, step: i64, size: i64, offset: i64) -> (i64, im
     let start = window_start(micros, size, offset);
     let first = (micros - start) / step + 1;
     let count = (size + step - 1) / step;
-    (start, (first..=count).map(move |k| start.saturating_add((k * step).min(size))))
+    (
+        start,
+        (first..=count).map(move |k| start.saturating_add((k * step).min(size))),
+    )
 }
 
 impl ScalarUDFImpl for WindowFunction {

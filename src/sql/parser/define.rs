@@ -5,8 +5,7 @@ use crate::catalog::Emit;
 use crate::error::{Error, Result};
 use crate::sql::data_type::type_of;
 use crate::sql::statement::{
-    ColumnDefinition, DropBehavior, IfExists, Name, ObjectKind, Options, SetValue, SinkInput,
-    Statement, position_of,
+    ColumnDefinition, DropBehavior, IfExists, Name, ObjectKind, Options, SetValue, SinkInput, Statement, position_of,
 };
 use sqlparser::ast::{ColumnOption, ColumnOptionDef, DataType, ObjectNamePart};
 use sqlparser::tokenizer::Token;
@@ -31,20 +30,20 @@ impl Reader<'_> {
             Some("materialized") => self.create_materialized_view(exists),
             Some("sink") => self.create_sink(exists),
             Some("index") => self.create_index(),
-            Some("unique") => Err(self.unsupported("a unique index").with_hint(
-                "A table's PRIMARY KEY is the one uniqueness that is enforced.",
-            )),
+            Some("unique") => Err(self
+                .unsupported("a unique index")
+                .with_hint("A table's PRIMARY KEY is the one uniqueness that is enforced.")),
             Some("user" | "role") => self.create_user(),
             Some("schema") => self.create_schema(),
             Some("temp" | "temporary" | "unlogged" | "global" | "local") => {
                 Err(self.unsupported("a temporary or unlogged table"))
             }
             Some(
-                kind @ ("sequence" | "function" | "procedure" | "type" | "domain" | "trigger"
-                | "extension" | "database" | "rule" | "aggregate" | "operator" | "collation"
-                | "cast" | "policy" | "publication" | "subscription" | "server" | "foreign"
-                | "event" | "group" | "tablespace" | "statistics" | "text" | "access"
-                | "conversion" | "language" | "transform" | "recursive" | "source" | "connection"),
+                kind @ ("sequence" | "function" | "procedure" | "type" | "domain" | "trigger" | "extension"
+                | "database" | "rule" | "aggregate" | "operator" | "collation" | "cast" | "policy"
+                | "publication" | "subscription" | "server" | "foreign" | "event" | "group" | "tablespace"
+                | "statistics" | "text" | "access" | "conversion" | "language" | "transform" | "recursive"
+                | "source" | "connection"),
             ) => Err(self.unsupported(&format!("CREATE {}", kind.to_uppercase()))),
             _ => Err(self.unexpected()),
         }
@@ -95,7 +94,12 @@ impl Reader<'_> {
             self.expect("as")?;
             let query = self.query_text()?;
             let query = self.with_data(query)?;
-            return Ok(Statement::CreateTableAs { name, columns, query, if_exists });
+            return Ok(Statement::CreateTableAs {
+                name,
+                columns,
+                query,
+                if_exists,
+            });
         }
         let position = self.position();
         let elements = self.elements()?;
@@ -106,7 +110,10 @@ impl Reader<'_> {
                 position,
             ));
         }
-        if matches!(self.peek_word().as_deref(), Some("inherits" | "partition" | "tablespace" | "using")) {
+        if matches!(
+            self.peek_word().as_deref(),
+            Some("inherits" | "partition" | "tablespace" | "using")
+        ) {
             return Err(self.unsupported("this clause of CREATE TABLE"));
         }
         let options = self.options()?;
@@ -183,11 +190,9 @@ impl Reader<'_> {
             return self.primary_key(elements);
         }
         match self.peek_word().as_deref() {
-            Some("unique") if constraint || self.parser.peek_nth_token_ref(1).token == Token::LParen => {
-                Err(self.unsupported("a UNIQUE constraint").with_hint(
-                    "A table's PRIMARY KEY is the one uniqueness that is enforced.",
-                ))
-            }
+            Some("unique") if constraint || self.parser.peek_nth_token_ref(1).token == Token::LParen => Err(self
+                .unsupported("a UNIQUE constraint")
+                .with_hint("A table's PRIMARY KEY is the one uniqueness that is enforced.")),
             Some("check") if constraint || self.parser.peek_nth_token_ref(1).token == Token::LParen => {
                 Err(self.unsupported("a CHECK constraint"))
             }
@@ -310,7 +315,12 @@ impl Reader<'_> {
         if self.peek_word().as_deref() == Some("with") {
             return Err(self.unsupported("WITH CHECK OPTION"));
         }
-        Ok(Statement::CreateView { name, columns, query, if_exists })
+        Ok(Statement::CreateView {
+            name,
+            columns,
+            query,
+            if_exists,
+        })
     }
 
     fn create_materialized_view(&mut self, exists: IfExists) -> Result<Statement> {
@@ -374,7 +384,12 @@ impl Reader<'_> {
         if self.take("from") {
             let input = SinkInput::Relation(self.name()?);
             let options = self.options()?;
-            return Ok(Statement::CreateSink { name, input, options, if_exists });
+            return Ok(Statement::CreateSink {
+                name,
+                input,
+                options,
+                if_exists,
+            });
         }
         self.expect("as")?;
         // The options come last, and WITH would begin no clause of a query.
@@ -450,7 +465,12 @@ impl Reader<'_> {
         if self.peek_word().as_deref() == Some("where") {
             return Err(self.unsupported("a partial index"));
         }
-        Ok(Statement::CreateIndex { name, on, columns, if_exists })
+        Ok(Statement::CreateIndex {
+            name,
+            on,
+            columns,
+            if_exists,
+        })
     }
 
     fn create_user(&mut self) -> Result<Statement> {
@@ -458,7 +478,11 @@ impl Reader<'_> {
         let if_exists = self.if_not_exists(IfExists::Fail)?;
         let name = self.identifier()?;
         let password = self.password()?;
-        Ok(Statement::CreateUser { name, password, if_exists })
+        Ok(Statement::CreateUser {
+            name,
+            password,
+            if_exists,
+        })
     }
 
     /// `[WITH] [ENCRYPTED] PASSWORD '...'`; LOGIN and the like are what every user may do.
@@ -513,9 +537,9 @@ impl Reader<'_> {
         let Some(kind) = self.object_kind() else {
             return match self.peek_word().as_deref() {
                 Some(
-                    kind @ ("sequence" | "function" | "procedure" | "type" | "domain" | "trigger"
-                    | "extension" | "database" | "rule" | "aggregate" | "operator" | "owned"
-                    | "policy" | "publication" | "subscription" | "server" | "foreign"),
+                    kind @ ("sequence" | "function" | "procedure" | "type" | "domain" | "trigger" | "extension"
+                    | "database" | "rule" | "aggregate" | "operator" | "owned" | "policy" | "publication"
+                    | "subscription" | "server" | "foreign"),
                 ) => Err(self.unsupported(&format!("DROP {}", kind.to_uppercase()))),
                 _ => Err(self.unexpected()),
             };
@@ -526,11 +550,20 @@ impl Reader<'_> {
         let if_exists = self.if_exists();
         let names = self.names()?;
         let behavior = self.drop_behavior();
-        Ok(Statement::Drop { kind, names, if_exists, behavior })
+        Ok(Statement::Drop {
+            kind,
+            names,
+            if_exists,
+            behavior,
+        })
     }
 
     fn if_exists(&mut self) -> IfExists {
-        if self.take_all(&["if", "exists"]) { IfExists::Notice } else { IfExists::Fail }
+        if self.take_all(&["if", "exists"]) {
+            IfExists::Notice
+        } else {
+            IfExists::Fail
+        }
     }
 
     pub(super) fn drop_behavior(&mut self) -> DropBehavior {
@@ -562,7 +595,12 @@ impl Reader<'_> {
         let name: Name = self.name()?;
         if self.take_all(&["rename", "to"]) {
             let to = self.identifier()?;
-            return Ok(Statement::AlterRename { kind, name, to, if_exists });
+            return Ok(Statement::AlterRename {
+                kind,
+                name,
+                to,
+                if_exists,
+            });
         }
         if self.peek_word().is_none() {
             return Err(self.unexpected());
@@ -574,8 +612,15 @@ impl Reader<'_> {
 
     fn alter_system(&mut self) -> Result<Statement> {
         if self.take("reset") {
-            let name = if self.take("all") { None } else { Some(self.setting_name()?) };
-            return Ok(Statement::AlterSystem { name, value: SetValue::Default });
+            let name = if self.take("all") {
+                None
+            } else {
+                Some(self.setting_name()?)
+            };
+            return Ok(Statement::AlterSystem {
+                name,
+                value: SetValue::Default,
+            });
         }
         self.expect("set")?;
         let name = self.setting_name()?;
@@ -583,7 +628,10 @@ impl Reader<'_> {
             self.expect("to")?;
         }
         let value = self.setting_value()?;
-        Ok(Statement::AlterSystem { name: Some(name), value })
+        Ok(Statement::AlterSystem {
+            name: Some(name),
+            value,
+        })
     }
 
     pub(super) fn refresh(&mut self) -> Result<Statement> {

@@ -92,7 +92,6 @@ impl Dialect for HeadwaterDialect {
         false
     }
 
-
     /// `t FOR SYSTEM_TIME AS OF now()`.
     fn supports_table_versioning(&self) -> bool {
         true

@@ -3,8 +3,8 @@
 use super::{Reader, at, boolean_of, name_of};
 use crate::error::{Error, Result};
 use crate::sql::statement::{
-    Copy, CopyDirection, CopyFormat, CopyOptions, CopyTarget, ExplainFormat, ExplainOptions,
-    ExplainTarget, Name, QueryText, Statement, Subscribe,
+    Copy, CopyDirection, CopyFormat, CopyOptions, CopyTarget, ExplainFormat, ExplainOptions, ExplainTarget, Name,
+    QueryText, Statement, Subscribe,
 };
 use sqlparser::ast::{self, FromTable, Spanned, TableFactor, TableObject, TableWithJoins};
 use sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -14,13 +14,12 @@ impl Reader<'_> {
         let query = self.query()?;
         // A WITH before INSERT and the like is read as a query whose body is that statement.
         match *query.body {
-            ast::SetExpr::Insert(_)
-            | ast::SetExpr::Update(_)
-            | ast::SetExpr::Delete(_)
-            | ast::SetExpr::Merge(_) => Err(Error::unsupported(
-                "WITH before INSERT, UPDATE or DELETE is not supported",
-            )
-            .with_hint("Put the WITH into the query that they read.")),
+            ast::SetExpr::Insert(_) | ast::SetExpr::Update(_) | ast::SetExpr::Delete(_) | ast::SetExpr::Merge(_) => {
+                Err(
+                    Error::unsupported("WITH before INSERT, UPDATE or DELETE is not supported")
+                        .with_hint("Put the WITH into the query that they read."),
+                )
+            }
             _ => Ok(Statement::Query(query)),
         }
     }
@@ -44,7 +43,9 @@ impl Reader<'_> {
             return Err(Error::unsupported("this form of INSERT is not supported"));
         };
         let TableObject::TableName(name) = &insert.table else {
-            return Err(Error::unsupported("INSERT into anything but a relation is not supported"));
+            return Err(Error::unsupported(
+                "INSERT into anything but a relation is not supported",
+            ));
         };
         let target = name_of(self.whole, name)?;
         Ok(Statement::Insert {
@@ -70,9 +71,7 @@ impl Reader<'_> {
 
     fn target_of(&self, table: &TableWithJoins) -> Result<Name> {
         match &table.relation {
-            TableFactor::Table { name, args: None, .. } if table.joins.is_empty() => {
-                name_of(self.whole, name)
-            }
+            TableFactor::Table { name, args: None, .. } if table.joins.is_empty() => name_of(self.whole, name),
             other => Err(at(
                 Error::syntax(format!("syntax error at or near \"{other}\"")),
                 crate::sql::statement::position_of(self.whole, other.span().start),
@@ -227,8 +226,7 @@ impl Reader<'_> {
         let name = self.literal()?;
         match name.to_lowercase().replace(['-', '_'], "").as_str() {
             "utf8" | "unicode" => Ok(()),
-            _ => Err(Error::unsupported(format!("encoding \"{name}\" is not supported"))
-                .with_hint("Text is UTF8.")),
+            _ => Err(Error::unsupported(format!("encoding \"{name}\" is not supported")).with_hint("Text is UTF8.")),
         }
     }
 
@@ -305,7 +303,10 @@ impl Reader<'_> {
             verbose: false,
         };
         if self.parser.peek_token_ref().token == Token::LParen
-            && !matches!(self.peek_nth_word(1).as_deref(), Some("select" | "values" | "with" | "table"))
+            && !matches!(
+                self.peek_nth_word(1).as_deref(),
+                Some("select" | "values" | "with" | "table")
+            )
             && self.parser.peek_nth_token_ref(1).token != Token::LParen
         {
             self.expect_token(&Token::LParen)?;
@@ -324,9 +325,10 @@ impl Reader<'_> {
             ExplainTarget::MaterializedView(self.name()?)
         } else {
             match self.peek_word().as_deref() {
-                None | Some(
-                    "select" | "values" | "with" | "table" | "insert" | "update" | "delete"
-                    | "create" | "execute" | "declare" | "subscribe",
+                None
+                | Some(
+                    "select" | "values" | "with" | "table" | "insert" | "update" | "delete" | "create" | "execute"
+                    | "declare" | "subscribe",
                 ) => ExplainTarget::Statement(Box::new(self.statement()?)),
                 _ => return Err(self.unexpected()),
             }
@@ -415,12 +417,11 @@ impl CopyBuilder {
         let quote = one_byte("quote", self.quote.as_deref(), '"')?;
         let escape = one_byte("escape", self.escape.as_deref(), quote)?;
         if csv && quote == delimiter {
-            return Err(Error::semantic(
-                "22023",
-                "COPY delimiter and quote must be different",
-            ));
+            return Err(Error::semantic("22023", "COPY delimiter and quote must be different"));
         }
-        let null = self.null.unwrap_or_else(|| if csv { String::new() } else { "\\N".to_owned() });
+        let null = self
+            .null
+            .unwrap_or_else(|| if csv { String::new() } else { "\\N".to_owned() });
         if null.contains(['\n', '\r']) {
             return Err(Error::semantic(
                 "22023",

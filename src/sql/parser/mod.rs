@@ -109,8 +109,16 @@ fn parse_here(text: &str) -> Result<Vec<Parsed>> {
         let mut reader = Reader::new(&whole, segment.to_vec());
         let statement = reader.statement()?;
         reader.end()?;
-        let notices = if statements.is_empty() { notices.clone() } else { Vec::new() };
-        statements.push(Parsed { statement, source, notices });
+        let notices = if statements.is_empty() {
+            notices.clone()
+        } else {
+            Vec::new()
+        };
+        statements.push(Parsed {
+            statement,
+            source,
+            notices,
+        });
     }
     Ok(statements)
 }
@@ -121,8 +129,9 @@ type Tokens = (Arc<str>, Vec<TokenWithSpan>, Vec<String>);
 fn tokenize(text: &str) -> Result<Tokens> {
     let whole: Arc<str> = Arc::from(text);
     if let Some(at) = text.chars().position(|c| c == '\0') {
-        return Err(Error::semantic("22021", "invalid byte sequence for encoding \"UTF8\": 0x00")
-            .with_position(at + 1));
+        return Err(
+            Error::semantic("22021", "invalid byte sequence for encoding \"UTF8\": 0x00").with_position(at + 1),
+        );
     }
     let raw = Tokenizer::new(&HeadwaterDialect::default(), text)
         .tokenize_with_location()
@@ -134,10 +143,7 @@ fn tokenize(text: &str) -> Result<Tokens> {
     for mut token in raw {
         match &mut token.token {
             Token::Whitespace(white) => {
-                line_break |= matches!(
-                    white,
-                    Whitespace::Newline | Whitespace::SingleLineComment { .. }
-                );
+                line_break |= matches!(white, Whitespace::Newline | Whitespace::SingleLineComment { .. });
                 continue;
             }
             Token::EOF => continue,
@@ -150,10 +156,7 @@ fn tokenize(text: &str) -> Result<Tokens> {
                 }
                 if word.value.len() > NAME_BYTES_MAX {
                     let kept = cut(&word.value);
-                    notices.push(format!(
-                        "identifier \"{}\" will be truncated to \"{kept}\"",
-                        word.value
-                    ));
+                    notices.push(format!("identifier \"{}\" will be truncated to \"{kept}\"", word.value));
                     word.value = kept;
                 }
             }
@@ -243,7 +246,12 @@ impl<'a> Reader<'a> {
         let parser = Parser::new(&*DIALECT)
             .with_recursion_limit(NESTING_MAX)
             .with_tokens_with_locations(tokens.clone());
-        Self { whole, tokens, parser, stop: None }
+        Self {
+            whole,
+            tokens,
+            parser,
+            stop: None,
+        }
     }
 
     /// Runs a part of sqlparser's grammar.
@@ -349,7 +357,11 @@ impl<'a> Reader<'a> {
     }
 
     fn expect(&mut self, text: &str) -> Result<()> {
-        if self.take(text) { Ok(()) } else { Err(self.unexpected()) }
+        if self.take(text) {
+            Ok(())
+        } else {
+            Err(self.unexpected())
+        }
     }
 
     fn take_token(&mut self, token: &Token) -> bool {
@@ -357,7 +369,11 @@ impl<'a> Reader<'a> {
     }
 
     fn expect_token(&mut self, token: &Token) -> Result<()> {
-        if self.take_token(token) { Ok(()) } else { Err(self.unexpected()) }
+        if self.take_token(token) {
+            Ok(())
+        } else {
+            Err(self.unexpected())
+        }
     }
 
     fn at_end(&self) -> bool {
@@ -484,15 +500,11 @@ impl<'a> Reader<'a> {
                 .tokens
                 .last()
                 .map_or(self.whole.len(), |last| byte_of(self.whole, last.span.end));
-            return Error::syntax("syntax error at end of input")
-                .with_position(self.whole[..end].chars().count() + 1);
+            return Error::syntax("syntax error at end of input").with_position(self.whole[..end].chars().count() + 1);
         }
         let start = byte_of(self.whole, token.span.start);
         let end = byte_of(self.whole, token.span.end).max(start);
-        let error = Error::syntax(format!(
-            "syntax error at or near \"{}\"",
-            &self.whole[start..end]
-        ));
+        let error = Error::syntax(format!("syntax error at or near \"{}\"", &self.whole[start..end]));
         at(error, position_of(self.whole, token.span.start))
     }
 
@@ -547,7 +559,11 @@ pub(crate) fn name_of(whole: &str, name: &ObjectName) -> Result<Name> {
     let position = parts.first().and_then(|ident| position_of(whole, ident.span.start));
     match parts.as_slice() {
         [] => Err(at(Error::syntax("a name is missing"), position)),
-        [name] => Ok(Name { schema: None, name: fold(name), position }),
+        [name] => Ok(Name {
+            schema: None,
+            name: fold(name),
+            position,
+        }),
         [.., schema, name] if parts.len() <= 3 => Ok(Name {
             schema: Some(fold(schema)),
             name: fold(name),

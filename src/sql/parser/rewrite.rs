@@ -87,11 +87,7 @@ fn window_function_arguments(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
                     continue;
                 }
             }
-            Token::Word(_)
-                if inside
-                    && is_word(Some(current), "partition")
-                    && is_word(tokens.get(index + 1), "by") =>
-            {
+            Token::Word(_) if inside && is_word(Some(current), "partition") && is_word(tokens.get(index + 1), "by") => {
                 output.push(token(Token::Comma, current.span));
                 index += 2;
                 continue;
@@ -110,15 +106,19 @@ fn starts_window_clause(rest: &[TokenWithSpan]) -> bool {
     let second = rest.get(2);
     match first {
         Some("range") => {
-            matches!(second.map(|t| &t.token), Some(Token::Number(..) | Token::SingleQuotedString(_)))
-                || is_word(second, "interval")
+            matches!(
+                second.map(|t| &t.token),
+                Some(Token::Number(..) | Token::SingleQuotedString(_))
+            ) || is_word(second, "interval")
         }
         Some("rows") => matches!(second.map(|t| &t.token), Some(Token::Number(..))),
         Some("partition") => is_word(second, "by"),
         Some("now" | "unbounded") => matches!(second.map(|t| &t.token), Some(Token::RBracket)),
         Some("tumble" | "hop" | "cumulate" | "session") => {
-            matches!(second.map(|t| &t.token), Some(Token::Number(..) | Token::SingleQuotedString(_)))
-                || is_word(second, "interval")
+            matches!(
+                second.map(|t| &t.token),
+                Some(Token::Number(..) | Token::SingleQuotedString(_))
+            ) || is_word(second, "interval")
         }
         _ => false,
     }

@@ -3,8 +3,7 @@
 use super::Reader;
 use crate::error::{Error, Result};
 use crate::sql::statement::{
-    Chain, CursorQuery, Discard, FetchDirection, OneOrAll, SetScope, SetValue, Show, Statement,
-    TransactionModes,
+    Chain, CursorQuery, Discard, FetchDirection, OneOrAll, SetScope, SetValue, Show, Statement, TransactionModes,
 };
 use sqlparser::tokenizer::Token;
 
@@ -73,8 +72,8 @@ impl Reader<'_> {
             "analyze" | "analyse" => "ANALYZE",
             "vacuum" => "VACUUM",
             "checkpoint" => "CHECKPOINT",
-            "grant" | "revoke" | "merge" | "lock" | "cluster" | "reindex" | "call" | "do" | "load"
-            | "reassign" | "security" | "import" => {
+            "grant" | "revoke" | "merge" | "lock" | "cluster" | "reindex" | "call" | "do" | "load" | "reassign"
+            | "security" | "import" => {
                 return Err(self.unsupported(&first.to_uppercase()));
             }
             _ => return Err(self.unexpected()),
@@ -186,7 +185,10 @@ impl Reader<'_> {
         self.expect("set")?;
         if self.take_all(&["session", "characteristics", "as", "transaction"]) {
             let modes = self.transaction_modes()?;
-            return Ok(Statement::SetTransaction { scope: SetScope::Session, modes });
+            return Ok(Statement::SetTransaction {
+                scope: SetScope::Session,
+                modes,
+            });
         }
         let scope = if self.take("local") {
             SetScope::Transaction
@@ -197,22 +199,31 @@ impl Reader<'_> {
             }
             SetScope::Session
         };
-        if self.peek_word().as_deref() == Some("transaction")
-            && self.parser.peek_nth_token_ref(1).token != Token::Eq
-        {
+        if self.peek_word().as_deref() == Some("transaction") && self.parser.peek_nth_token_ref(1).token != Token::Eq {
             self.expect("transaction")?;
             if self.peek_word().as_deref() == Some("snapshot") {
                 return Err(self.unsupported("SET TRANSACTION SNAPSHOT"));
             }
             let modes = self.transaction_modes()?;
-            return Ok(Statement::SetTransaction { scope: SetScope::Transaction, modes });
+            return Ok(Statement::SetTransaction {
+                scope: SetScope::Transaction,
+                modes,
+            });
         }
         if self.take_all(&["time", "zone"]) {
             return self.set_time_zone(scope);
         }
         if self.take("names") {
-            let value = if self.at_end() { SetValue::Default } else { self.setting_value()? };
-            return Ok(Statement::Set { name: "client_encoding".to_owned(), value, scope });
+            let value = if self.at_end() {
+                SetValue::Default
+            } else {
+                self.setting_value()?
+            };
+            return Ok(Statement::Set {
+                name: "client_encoding".to_owned(),
+                value,
+                scope,
+            });
         }
         if self.peek_word().as_deref() == Some("constraints") {
             while !self.at_end() {
@@ -242,7 +253,11 @@ impl Reader<'_> {
         } else {
             SetValue::Values(vec![self.literal()?])
         };
-        Ok(Statement::Set { name: "timezone".to_owned(), value, scope })
+        Ok(Statement::Set {
+            name: "timezone".to_owned(),
+            value,
+            scope,
+        })
     }
 
     fn reset(&mut self) -> Result<Statement> {
@@ -351,7 +366,13 @@ impl Reader<'_> {
         } else {
             CursorQuery::Query(self.query()?)
         };
-        Ok(Statement::Declare { name, query, scroll, hold, binary })
+        Ok(Statement::Declare {
+            name,
+            query,
+            scroll,
+            hold,
+            binary,
+        })
     }
 
     fn fetch(&mut self) -> Result<(FetchDirection, String)> {

@@ -59,12 +59,7 @@ enum State {
 
 impl CopyReader {
     /// A reader of rows for columns of a relation, in the order in which the data has them.
-    pub fn new(
-        relation: &str,
-        columns: &[(String, Type)],
-        format: CopyFormat,
-        settings: Settings,
-    ) -> Self {
+    pub fn new(relation: &str, columns: &[(String, Type)], format: CopyFormat, settings: Settings) -> Self {
         let builders = columns
             .iter()
             .map(|(_, kind)| ColumnBuilder::new(kind).with_settings(settings))
@@ -236,14 +231,18 @@ impl CopyReader {
             rest = after;
         }
         let problem = if fields.len() == self.names.len() {
-            fields.iter().zip(&self.names).enumerate().find_map(|(index, (got, name))| {
-                (got != name).then(|| {
-                    format!(
-                        "column name mismatch in header line field {}: got \"{got}\", expected \"{name}\"",
-                        index + 1
-                    )
+            fields
+                .iter()
+                .zip(&self.names)
+                .enumerate()
+                .find_map(|(index, (got, name))| {
+                    (got != name).then(|| {
+                        format!(
+                            "column name mismatch in header line field {}: got \"{got}\", expected \"{name}\"",
+                            index + 1
+                        )
+                    })
                 })
-            })
         } else {
             Some(format!(
                 "wrong number of fields in header line: got {}, expected {}",
@@ -286,22 +285,16 @@ impl CopyReader {
                 Field::Plain(text) => Some(text),
                 // What was escaped came from valid UTF-8, but an octal or hexadecimal escape may have broken it.
                 Field::Scratch => {
-                    let text = utf8(&self.scratch).map_err(|error| {
-                        error.with_context(format!("COPY {}, line {number}", self.relation))
-                    })?;
+                    let text = utf8(&self.scratch)
+                        .map_err(|error| error.with_context(format!("COPY {}, line {number}", self.relation)))?;
                     let quoted_null = forced.null && text == null;
                     (!quoted_null).then_some(text)
                 }
             };
             if let Err(error) = self.builders[column].push_text(value) {
-                let shown = value.map_or("null input".to_owned(), |text| {
-                    format!("\"{}\"", shortened(text))
-                });
+                let shown = value.map_or("null input".to_owned(), |text| format!("\"{}\"", shortened(text)));
                 let name = &self.names[column];
-                let place = format!(
-                    "COPY {}, line {number}, column {name}: {shown}",
-                    self.relation
-                );
+                let place = format!("COPY {}, line {number}, column {name}: {shown}", self.relation);
                 return Err(placed(error, place));
             }
         }
@@ -348,9 +341,7 @@ impl CopyReader {
             ..
         } = self.format;
         let bytes = line.as_bytes();
-        let plain_end = bytes
-            .iter()
-            .position(|byte| *byte == delimiter || *byte == quote);
+        let plain_end = bytes.iter().position(|byte| *byte == delimiter || *byte == quote);
         match plain_end {
             None => return (Field::Plain(line), None),
             Some(end) if bytes[end] == delimiter => {
@@ -427,8 +418,8 @@ impl CopyReader {
         if flags >> 16 != 0 {
             return Err(bad_format("unrecognized critical flags in COPY file header"));
         }
-        let extension = usize::try_from(rest.get_i32())
-            .map_err(|_| bad_format("invalid COPY file header (missing length)"))?;
+        let extension =
+            usize::try_from(rest.get_i32()).map_err(|_| bad_format("invalid COPY file header (missing length)"))?;
         if rest.len() < extension {
             return Ok(false);
         }
@@ -476,11 +467,7 @@ impl CopyReader {
 
     fn with_line(&self, line: u64, content: &[u8], error: Error) -> Error {
         let text = String::from_utf8_lossy(content);
-        let place = format!(
-            "COPY {}, line {line}: \"{}\"",
-            self.relation,
-            shortened(&text)
-        );
+        let place = format!("COPY {}, line {line}: \"{}\"", self.relation, shortened(&text));
         placed(error, place)
     }
 }
@@ -577,8 +564,7 @@ mod tests {
     fn read(format: &CopyFormat, data: &[u8]) -> Result<Vec<String>> {
         let mut last: Option<Result<Vec<String>>> = None;
         for size in 1..=data.len().max(1) {
-            let mut reader =
-                CopyReader::new("t", &columns(), format.clone(), Settings::default());
+            let mut reader = CopyReader::new("t", &columns(), format.clone(), Settings::default());
             let fed = data
                 .chunks(size)
                 .try_for_each(|chunk| reader.feed(chunk))
@@ -589,14 +575,16 @@ mod tests {
                 let texts: Vec<_> = taken
                     .iter()
                     .zip(columns())
-                    .map(|(array, (_, kind))| {
-                        column_to_text(&kind, array, &Settings::default()).unwrap()
-                    })
+                    .map(|(array, (_, kind))| column_to_text(&kind, array, &Settings::default()).unwrap())
                     .collect();
                 (0..rows)
                     .map(|row| {
                         let cells = texts.iter().map(|text| {
-                            if text.is_null(row) { "NULL".to_owned() } else { format!("<{}>", text.value(row)) }
+                            if text.is_null(row) {
+                                "NULL".to_owned()
+                            } else {
+                                format!("<{}>", text.value(row))
+                            }
                         });
                         cells.collect::<Vec<_>>().join(" ")
                     })
@@ -649,7 +637,12 @@ mod tests {
         let text = CopyFormat::default();
         let csv = CopyFormat::of(Form::Csv);
         for (format, data, code, context) in [
-            (&text, &b"1\tx\nabc\ty\n"[..], "22P02", "COPY t, line 2, column a: \"abc\""),
+            (
+                &text,
+                &b"1\tx\nabc\ty\n"[..],
+                "22P02",
+                "COPY t, line 2, column a: \"abc\"",
+            ),
             (&text, b"1\n", "22P04", "COPY t, line 1: \"1\""),
             (&text, b"1\tx\ty\n", "22P04", "COPY t, line 1: \"1\tx\ty\""),
             (&text, b"\n", "22P02", "COPY t, line 1, column a: \"\""),
@@ -681,10 +674,7 @@ mod tests {
             rows.write(row, &mut out).unwrap();
         }
         writer.end(&mut out);
-        assert_eq!(
-            read(&format, &out).unwrap(),
-            ["<1> <x>", "NULL NULL", "<-3> <>"]
-        );
+        assert_eq!(read(&format, &out).unwrap(), ["<1> <x>", "NULL NULL", "<-3> <>"]);
         assert_eq!(read(&format, &out[..out.len() - 3]).unwrap_err().code(), "22P04");
         assert_eq!(read(&format, b"PGCOPZ").unwrap_err().code(), "22P04");
     }

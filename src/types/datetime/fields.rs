@@ -6,23 +6,16 @@
 use super::fraction_micros;
 use crate::error::{Error, Result};
 use crate::types::calendar::{
-    DAY_MICROS, HOUR_MICROS, MINUTE_MICROS, SECOND_MICROS, Zone, days_of_civil, month_days,
-    parse_offset,
+    DAY_MICROS, HOUR_MICROS, MINUTE_MICROS, SECOND_MICROS, Zone, days_of_civil, month_days, parse_offset,
 };
 use crate::types::settings::{DateOrder, Settings};
 
 pub(super) fn invalid(text: &str, kind: &str) -> Error {
-    Error::semantic(
-        "22007",
-        format!("invalid input syntax for type {kind}: \"{text}\""),
-    )
+    Error::semantic("22007", format!("invalid input syntax for type {kind}: \"{text}\""))
 }
 
 fn field_out_of_range(text: &str) -> Error {
-    Error::semantic(
-        "22008",
-        format!("date/time field value out of range: \"{text}\""),
-    )
+    Error::semantic("22008", format!("date/time field value out of range: \"{text}\""))
 }
 
 fn month_or_day_out_of_range(text: &str) -> Error {
@@ -108,10 +101,7 @@ impl Fields {
                 Token::Offset(offset) => {
                     let seconds = parse_offset(offset).ok_or_else(|| {
                         if offset[1..].bytes().all(|b| b.is_ascii_digit() || b == b':') {
-                            Error::semantic(
-                                "22009",
-                                format!("time zone displacement out of range: \"{text}\""),
-                            )
+                            Error::semantic("22009", format!("time zone displacement out of range: \"{text}\""))
                         } else {
                             invalid(text, kind)
                         }
@@ -126,13 +116,7 @@ impl Fields {
         Ok(fields)
     }
 
-    fn read_date(
-        &mut self,
-        date: &str,
-        text: &str,
-        kind: &str,
-        settings: &Settings,
-    ) -> Result<()> {
+    fn read_date(&mut self, date: &str, text: &str, kind: &str, settings: &Settings) -> Result<()> {
         let parts: Vec<&str> = date.split(['-', '/', '.']).collect();
         if let [year, day] = parts.as_slice()
             && year.len() >= 4
@@ -180,21 +164,13 @@ impl Fields {
         Ok(())
     }
 
-    fn read_number(
-        &mut self,
-        number: &str,
-        expected: Expecting,
-        text: &str,
-        kind: &str,
-    ) -> Result<()> {
+    fn read_number(&mut self, number: &str, expected: Expecting, text: &str, kind: &str) -> Result<()> {
         let (digits, fraction) = number.split_once('.').unwrap_or((number, ""));
         let value: i64 = digits.parse().map_err(|_| field_out_of_range(text))?;
         let has_date = self.date.is_some() || self.days.is_some();
         if expected == Expecting::JulianDay {
             self.days = Some(value - 2_440_588);
-        } else if expected == Expecting::Time
-            || ((has_date || kind == "time") && self.time.is_none())
-        {
+        } else if expected == Expecting::Time || ((has_date || kind == "time") && self.time.is_none()) {
             let spelled = match digits.len() {
                 6 => format!("{}:{}:{}", &digits[..2], &digits[2..4], &digits[4..]),
                 4 => format!("{}:{}", &digits[..2], &digits[2..]),
@@ -229,13 +205,7 @@ impl Fields {
         Ok(())
     }
 
-    fn read_word(
-        &mut self,
-        word: &str,
-        text: &str,
-        kind: &str,
-        settings: &Settings,
-    ) -> Result<Expecting> {
+    fn read_word(&mut self, word: &str, text: &str, kind: &str, settings: &Settings) -> Result<Expecting> {
         let local_now = || settings.time_zone.local_of_instant(settings.now_micros);
         let midnight = |fields: &mut Self, shift: i64| {
             fields.days = Some(local_now().div_euclid(DAY_MICROS) + shift);
@@ -268,9 +238,10 @@ impl Fields {
                 } else if let Some(zone) = Zone::find(word) {
                     self.zone = Some(zone);
                 } else if word.contains(['/', '_', '+', '-']) {
-                    self.zone = Some(Zone::parse(word).map_err(|_| {
-                        Error::semantic("22023", format!("time zone \"{word}\" not recognized"))
-                    })?);
+                    self.zone = Some(
+                        Zone::parse(word)
+                            .map_err(|_| Error::semantic("22023", format!("time zone \"{word}\" not recognized")))?,
+                    );
                 } else {
                     return Err(invalid(text, kind));
                 }
@@ -314,8 +285,7 @@ impl Fields {
                 }
             }
         }
-        let nothing =
-            self.special.is_none() && self.date.is_none() && self.days.is_none();
+        let nothing = self.special.is_none() && self.date.is_none() && self.days.is_none();
         if nothing && (self.time.is_none() || kind != "time") {
             return Err(invalid(text, kind));
         }
@@ -344,10 +314,7 @@ impl Fields {
             return Err(field_out_of_range(text));
         }
         if year.abs() > 10_000_000 {
-            return Err(Error::semantic(
-                "22008",
-                format!("{kind} out of range: \"{text}\""),
-            ));
+            return Err(Error::semantic("22008", format!("{kind} out of range: \"{text}\"")));
         }
         Ok(days_of_civil(year, date.month, date.day))
     }
@@ -377,9 +344,8 @@ fn next_token<'a>(text: &'a str) -> Result<Option<(Token<'a>, &'a str)>, ()> {
     let Some(first) = bytes.first() else {
         return Ok(None);
     };
-    let run = |from: usize, accept: fn(u8) -> bool| {
-        from + bytes[from..].iter().take_while(|byte| accept(**byte)).count()
-    };
+    let run =
+        |from: usize, accept: fn(u8) -> bool| from + bytes[from..].iter().take_while(|byte| accept(**byte)).count();
     let digit = |byte: u8| byte.is_ascii_digit();
     let at = |index: usize| bytes.get(index).copied().unwrap_or(0);
     let (token, end): (fn(&'a str) -> Token<'a>, usize) = match first {
@@ -429,9 +395,7 @@ fn next_token<'a>(text: &'a str) -> Result<Option<(Token<'a>, &'a str)>, ()> {
                 b'0'..=b'9' if end >= 3 && month_of(&text[..end]).is_none() => {
                     (Token::Word, run(end, |byte| byte.is_ascii_alphanumeric()))
                 }
-                b'+' | b'-' if end >= 3 && follows.is_ascii_digit() => {
-                    (Token::Word, run(end, of_zone_name))
-                }
+                b'+' | b'-' if end >= 3 && follows.is_ascii_digit() => (Token::Word, run(end, of_zone_name)),
                 _ => (Token::Word, end),
             }
         }
@@ -462,9 +426,9 @@ fn clock(time: &str, text: &str, kind: &str) -> Result<i64> {
     let [hours, minutes, seconds] = parts;
     let micros = fraction_micros(fraction);
     let total = hours.saturating_mul(HOUR_MICROS).saturating_add(
-        minutes.saturating_mul(MINUTE_MICROS).saturating_add(
-            seconds.saturating_mul(SECOND_MICROS).saturating_add(micros),
-        ),
+        minutes
+            .saturating_mul(MINUTE_MICROS)
+            .saturating_add(seconds.saturating_mul(SECOND_MICROS).saturating_add(micros)),
     );
     if minutes > 59 || seconds > 60 || total > DAY_MICROS || hours > 24 {
         return Err(field_out_of_range(text));

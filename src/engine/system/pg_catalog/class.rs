@@ -2,10 +2,10 @@
 
 use super::kind;
 use crate::catalog::{Relation, RelationKind};
+use crate::engine::system::Facts;
 use crate::engine::system::definition::{self, SystemColumn};
 use crate::engine::system::object::{self, BTREE, CLASS, HEAP, OWNER, REWRITE};
 use crate::engine::system::sheet::{Cell, Sheet};
-use crate::engine::system::Facts;
 use crate::types::{Nullability, Type};
 
 /// A line of `pg_class`, of which the rest is the same for all.
@@ -29,7 +29,10 @@ fn class(sheet: &mut Sheet, class: Class<'_>) {
         ("relnamespace", object::schema_oid(class.schema).into()),
         ("relowner", OWNER.into()),
         ("relam", class.method.into()),
-        ("relfilenode", if matches!(class.letter, "v") { 0 } else { class.oid }.into()),
+        (
+            "relfilenode",
+            if matches!(class.letter, "v") { 0 } else { class.oid }.into(),
+        ),
         ("reltuples", Cell::Int(-1)),
         ("relhasindex", class.indexed.into()),
         ("relpersistence", "p".into()),
@@ -37,7 +40,10 @@ fn class(sheet: &mut Sheet, class: Class<'_>) {
         ("relnatts", class.columns.into()),
         ("relhasrules", class.ruled.into()),
         ("relispopulated", class.populated.into()),
-        ("relreplident", if matches!(class.letter, "r" | "m") { "d" } else { "n" }.into()),
+        (
+            "relreplident",
+            if matches!(class.letter, "r" | "m") { "d" } else { "n" }.into(),
+        ),
         ("reloptions", class.options.map_or(Cell::Null, Cell::Texts)),
     ]);
 }
@@ -45,47 +51,56 @@ fn class(sheet: &mut Sheet, class: Class<'_>) {
 /// `pg_class`: the system's relations, the user's, and the indexes.
 pub(super) fn classes(facts: &Facts, sheet: &mut Sheet) {
     for relation in definition::all() {
-        class(sheet, Class {
-            oid: relation.oid,
-            name: relation.name,
-            schema: relation.schema,
-            letter: relation.kind,
-            method: if relation.kind == "r" { HEAP } else { 0 },
-            columns: relation.columns.len(),
-            indexed: false,
-            ruled: relation.kind == "v",
-            populated: true,
-            options: None,
-        });
+        class(
+            sheet,
+            Class {
+                oid: relation.oid,
+                name: relation.name,
+                schema: relation.schema,
+                letter: relation.kind,
+                method: if relation.kind == "r" { HEAP } else { 0 },
+                columns: relation.columns.len(),
+                indexed: false,
+                ruled: relation.kind == "v",
+                populated: true,
+                options: None,
+            },
+        );
     }
     let indexes = object::indexes(&facts.catalog);
     for (relation, letter) in object::readable(&facts.catalog) {
-        class(sheet, Class {
-            oid: i64::from(relation.id.0),
-            name: &relation.name,
-            schema: &relation.schema,
-            letter,
-            method: if letter == "v" { 0 } else { HEAP },
-            columns: relation.columns.len(),
-            indexed: indexes.iter().any(|index| index.on.id == relation.id),
-            ruled: matches!(letter, "v" | "m"),
-            populated: facts.live.fare(relation.id).status != "building",
-            options: options(relation),
-        });
+        class(
+            sheet,
+            Class {
+                oid: i64::from(relation.id.0),
+                name: &relation.name,
+                schema: &relation.schema,
+                letter,
+                method: if letter == "v" { 0 } else { HEAP },
+                columns: relation.columns.len(),
+                indexed: indexes.iter().any(|index| index.on.id == relation.id),
+                ruled: matches!(letter, "v" | "m"),
+                populated: facts.live.fare(relation.id).status != "building",
+                options: options(relation),
+            },
+        );
     }
     for index in &indexes {
-        class(sheet, Class {
-            oid: index.oid,
-            name: &index.name,
-            schema: &index.on.schema,
-            letter: "i",
-            method: BTREE,
-            columns: index.columns.len(),
-            indexed: false,
-            ruled: false,
-            populated: true,
-            options: None,
-        });
+        class(
+            sheet,
+            Class {
+                oid: index.oid,
+                name: &index.name,
+                schema: &index.on.schema,
+                letter: "i",
+                method: BTREE,
+                columns: index.columns.len(),
+                indexed: false,
+                ruled: false,
+                populated: true,
+                options: None,
+            },
+        );
     }
 }
 
@@ -125,7 +140,10 @@ fn attribute(sheet: &mut Sheet, attribute: Attribute<'_>) {
         ("attstattarget", Cell::Int(-1)),
         ("attlen", Cell::Int(i64::from(attribute.kind.length()))),
         ("attnum", attribute.number.into()),
-        ("attndims", Cell::Int(i64::from(matches!(attribute.kind, Type::Array(_))))),
+        (
+            "attndims",
+            Cell::Int(i64::from(matches!(attribute.kind, Type::Array(_)))),
+        ),
         ("attcacheoff", Cell::Int(-1)),
         ("atttypmod", attribute.kind.modifier().into()),
         ("attbyval", known.is_some_and(|known| known.by_value).into()),
@@ -142,31 +160,49 @@ fn attribute(sheet: &mut Sheet, attribute: Attribute<'_>) {
 /// `pg_attribute`.
 pub(super) fn attributes(facts: &Facts, sheet: &mut Sheet) {
     for relation in definition::all() {
-        for (index, SystemColumn { name, kind, nullability }) in relation.columns.iter().enumerate() {
-            attribute(sheet, Attribute {
-                relation: relation.oid,
-                number: index + 1,
+        for (
+            index,
+            SystemColumn {
                 name,
                 kind,
-                nullability: *nullability,
-                has_default: false,
-                generated: false,
-            });
+                nullability,
+            },
+        ) in relation.columns.iter().enumerate()
+        {
+            attribute(
+                sheet,
+                Attribute {
+                    relation: relation.oid,
+                    number: index + 1,
+                    name,
+                    kind,
+                    nullability: *nullability,
+                    has_default: false,
+                    generated: false,
+                },
+            );
         }
     }
     for (relation, _) in object::readable(&facts.catalog) {
         let key = object::key_of(relation);
         for (index, column) in relation.columns.iter().enumerate() {
             let not_null = column.not_null || key.contains(&index);
-            attribute(sheet, Attribute {
-                relation: i64::from(relation.id.0),
-                number: index + 1,
-                name: &column.name,
-                kind: &column.kind,
-                nullability: if not_null { Nullability::NotNull } else { Nullability::Nullable },
-                has_default: column.default.is_some() || column.generated.is_some(),
-                generated: column.generated.is_some(),
-            });
+            attribute(
+                sheet,
+                Attribute {
+                    relation: i64::from(relation.id.0),
+                    number: index + 1,
+                    name: &column.name,
+                    kind: &column.kind,
+                    nullability: if not_null {
+                        Nullability::NotNull
+                    } else {
+                        Nullability::Nullable
+                    },
+                    has_default: column.default.is_some() || column.generated.is_some(),
+                    generated: column.generated.is_some(),
+                },
+            );
         }
     }
     for index in object::indexes(&facts.catalog) {
@@ -174,15 +210,18 @@ pub(super) fn attributes(facts: &Facts, sheet: &mut Sheet) {
             let Some(column) = index.on.columns.get(*column) else {
                 continue;
             };
-            attribute(sheet, Attribute {
-                relation: index.oid,
-                number: position + 1,
-                name: &column.name,
-                kind: &column.kind,
-                nullability: Nullability::Nullable,
-                has_default: false,
-                generated: false,
-            });
+            attribute(
+                sheet,
+                Attribute {
+                    relation: index.oid,
+                    number: position + 1,
+                    name: &column.name,
+                    kind: &column.kind,
+                    nullability: Nullability::Nullable,
+                    has_default: false,
+                    generated: false,
+                },
+            );
         }
     }
 }
@@ -210,8 +249,11 @@ fn numbers(columns: &[usize]) -> Cell {
 /// `pg_index`.
 pub(super) fn indexes(facts: &Facts, sheet: &mut Sheet) {
     for index in object::indexes(&facts.catalog) {
-        let kinds: Vec<&Type> =
-            index.columns.iter().filter_map(|column| Some(&index.on.columns.get(*column)?.kind)).collect();
+        let kinds: Vec<&Type> = index
+            .columns
+            .iter()
+            .filter_map(|column| Some(&index.on.columns.get(*column)?.kind))
+            .collect();
         let collation = |kind: &&Type| kind::find(i64::from(kind.oid())).map_or(0, |known| known.collation);
         sheet.row([
             ("indexrelid", index.oid.into()),
@@ -226,7 +268,10 @@ pub(super) fn indexes(facts: &Facts, sheet: &mut Sheet) {
             ("indislive", true.into()),
             ("indkey", numbers(&index.columns)),
             ("indcollation", Cell::Ints(kinds.iter().map(collation).collect())),
-            ("indclass", Cell::Ints(kinds.iter().map(|kind| kind::operator_class(kind)).collect())),
+            (
+                "indclass",
+                Cell::Ints(kinds.iter().map(|kind| kind::operator_class(kind)).collect()),
+            ),
             ("indoption", Cell::Ints(vec![0; index.columns.len()])),
         ]);
     }

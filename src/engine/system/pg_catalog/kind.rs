@@ -34,8 +34,7 @@ pub(crate) struct Known {
     subscript: i64,
 }
 
-static TYPES: LazyLock<Vec<Known>> =
-    LazyLock::new(|| include_str!("types.txt").lines().map(parse).collect());
+static TYPES: LazyLock<Vec<Known>> = LazyLock::new(|| include_str!("types.txt").lines().map(parse).collect());
 
 static BY_OID: LazyLock<HashMap<i64, &'static Known>> =
     LazyLock::new(|| TYPES.iter().map(|known| (known.oid, known)).collect());
@@ -139,5 +138,8 @@ pub(super) fn operator_class(kind: &Type) -> i64 {
         Type::Varchar(_) => 25,
         other => i64::from(other.oid()),
     };
-    OPERATOR_CLASSES.iter().find(|class| class.3 == oid).map_or(0, |class| class.0)
+    OPERATOR_CLASSES
+        .iter()
+        .find(|class| class.3 == oid)
+        .map_or(0, |class| class.0)
 }

@@ -1,15 +1,17 @@
 //! What is going on: settings, sessions, statistics.
 
+use crate::engine::system::Facts;
 use crate::engine::system::object::{self, DATABASE, OWNER};
 use crate::engine::system::sheet::{Cell, Sheet};
-use crate::engine::system::Facts;
 use crate::types::Zone;
 
 /// `pg_settings`.
 pub(super) fn settings(facts: &Facts, sheet: &mut Sheet) {
     for setting in facts.live.settings() {
         let variables = &facts.settings.variables;
-        let value = variables.get(&setting.name.to_lowercase()).or_else(|| variables.get(setting.name));
+        let value = variables
+            .get(&setting.name.to_lowercase())
+            .or_else(|| variables.get(setting.name));
         let value = value.map_or_else(|| setting.default.to_owned(), Clone::clone);
         let kind = match value.as_str() {
             "on" | "off" => "bool",
@@ -40,7 +42,10 @@ pub(super) fn settings(facts: &Facts, sheet: &mut Sheet) {
 pub(super) fn activity(facts: &Facts, sheet: &mut Sheet) {
     let users = object::users(facts);
     for session in facts.live.sessions() {
-        let user = users.iter().find(|(_, name)| *name == session.user).map_or(OWNER, |(oid, _)| *oid);
+        let user = users
+            .iter()
+            .find(|(_, name)| *name == session.user)
+            .map_or(OWNER, |(oid, _)| *oid);
         sheet.row([
             ("datid", DATABASE.into()),
             ("datname", (&facts.settings.database).into()),

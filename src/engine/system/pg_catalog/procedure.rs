@@ -47,7 +47,10 @@ fn input_and_output() -> HashSet<i64> {
 static PROCEDURES: LazyLock<Vec<Procedure>> = LazyLock::new(|| {
     let input_and_output = input_and_output();
     let exists = |name: &str| {
-        sql::is_scalar(name) || sql::aggregate(name).is_some() || sql::window(name).is_some() || function::is_known(name)
+        sql::is_scalar(name)
+            || sql::aggregate(name).is_some()
+            || sql::window(name).is_some()
+            || function::is_known(name)
     };
     let mut procedures: Vec<Procedure> = include_str!("procs.txt")
         .lines()
@@ -55,8 +58,11 @@ static PROCEDURES: LazyLock<Vec<Procedure>> = LazyLock::new(|| {
         .filter(|procedure| input_and_output.contains(&procedure.oid) || exists(procedure.name))
         .collect();
     let known: HashSet<&str> = procedures.iter().map(|procedure| procedure.name).collect();
-    let own: Vec<&'static str> =
-        sql::registry().into_iter().map(|(name, _)| name).filter(|name| !known.contains(name)).collect();
+    let own: Vec<&'static str> = sql::registry()
+        .into_iter()
+        .map(|(name, _)| name)
+        .filter(|name| !known.contains(name))
+        .collect();
     procedures.extend(own.into_iter().enumerate().map(|(index, name)| Procedure {
         oid: OWN + index as i64,
         name,
@@ -146,7 +152,10 @@ pub(super) fn descriptions(sheet: &mut Sheet) {
 /// What a function does.
 pub(crate) fn description(oid: i64) -> Option<&'static str> {
     let procedure = find(oid)?;
-    sql::registry().into_iter().find(|(name, _)| *name == procedure.name).map(|(_, text)| text)
+    sql::registry()
+        .into_iter()
+        .find(|(name, _)| *name == procedure.name)
+        .map(|(_, text)| text)
 }
 
 /// All functions.

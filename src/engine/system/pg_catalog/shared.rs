@@ -1,14 +1,18 @@
 //! Schemas, the database, users, and the few things that are the same everywhere.
 
 use super::kind::OPERATOR_CLASSES;
+use crate::engine::system::Facts;
 use crate::engine::system::object::{self, BTREE, DATABASE, HEAP, OWNER, PG_CATALOG};
 use crate::engine::system::sheet::{Cell, Sheet};
-use crate::engine::system::Facts;
 
 /// `pg_namespace`.
 pub(super) fn schemas(facts: &Facts, sheet: &mut Sheet) {
     for (oid, name) in object::schemas(&facts.catalog) {
-        sheet.row([("oid", oid.into()), ("nspname", name.into()), ("nspowner", OWNER.into())]);
+        sheet.row([
+            ("oid", oid.into()),
+            ("nspname", name.into()),
+            ("nspowner", OWNER.into()),
+        ]);
     }
 }
 
@@ -42,7 +46,14 @@ pub(super) fn users(facts: &Facts, relation: &str, sheet: &mut Sheet) {
                 ("rolcanlogin", true.into()),
                 ("rolreplication", false.into()),
                 ("rolconnlimit", Cell::Int(-1)),
-                ("rolpassword", if relation == "pg_roles" { "********".into() } else { Cell::Null }),
+                (
+                    "rolpassword",
+                    if relation == "pg_roles" {
+                        "********".into()
+                    } else {
+                        Cell::Null
+                    },
+                ),
                 ("rolbypassrls", true.into()),
             ]),
             _ => sheet.row([
@@ -52,7 +63,14 @@ pub(super) fn users(facts: &Facts, relation: &str, sheet: &mut Sheet) {
                 ("usesuper", true.into()),
                 ("userepl", false.into()),
                 ("usebypassrls", true.into()),
-                ("passwd", if relation == "pg_user" { "********".into() } else { Cell::Null }),
+                (
+                    "passwd",
+                    if relation == "pg_user" {
+                        "********".into()
+                    } else {
+                        Cell::Null
+                    },
+                ),
             ]),
         }
     }
@@ -111,7 +129,11 @@ pub(super) fn extensions(sheet: &mut Sheet) {
 /// `pg_tablespace`.
 pub(super) fn tablespaces(sheet: &mut Sheet) {
     for (oid, name) in [(1663, "pg_default"), (1664, "pg_global")] {
-        sheet.row([("oid", Cell::Int(oid)), ("spcname", name.into()), ("spcowner", OWNER.into())]);
+        sheet.row([
+            ("oid", Cell::Int(oid)),
+            ("spcname", name.into()),
+            ("spcowner", OWNER.into()),
+        ]);
     }
 }
 

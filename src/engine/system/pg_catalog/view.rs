@@ -1,11 +1,11 @@
 //! The views over the catalog that are easier to read than its tables.
 
 use crate::catalog::Relation;
+use crate::engine::system::Facts;
 use crate::engine::system::definition;
 use crate::engine::system::describe;
 use crate::engine::system::object::{self, OWNER_NAME};
 use crate::engine::system::sheet::Sheet;
-use crate::engine::system::Facts;
 use std::sync::Arc;
 
 /// `pg_tables`: streams are tables.
@@ -54,8 +54,14 @@ pub(super) fn materialized_views(facts: &Facts, sheet: &mut Sheet) {
             ("schemaname", (&relation.schema).into()),
             ("matviewname", (&relation.name).into()),
             ("matviewowner", OWNER_NAME.into()),
-            ("hasindexes", indexes.iter().any(|index| index.on.id == relation.id).into()),
-            ("ispopulated", (facts.live.fare(relation.id).status != "building").into()),
+            (
+                "hasindexes",
+                indexes.iter().any(|index| index.on.id == relation.id).into(),
+            ),
+            (
+                "ispopulated",
+                (facts.live.fare(relation.id).status != "building").into(),
+            ),
             ("definition", describe::view_text(relation).into()),
         ]);
     }
@@ -74,5 +80,7 @@ pub(super) fn indexes(facts: &Facts, sheet: &mut Sheet) {
 }
 
 fn of_letter<'a>(facts: &'a Facts, wanted: &'static str) -> impl Iterator<Item = &'a Arc<Relation>> {
-    object::readable(&facts.catalog).filter(move |(_, letter)| *letter == wanted).map(|(relation, _)| relation)
+    object::readable(&facts.catalog)
+        .filter(move |(_, letter)| *letter == wanted)
+        .map(|(relation, _)| relation)
 }

@@ -38,15 +38,32 @@ fn columns(list: &[(&str, Type)]) -> Vec<Column> {
 }
 
 fn stream(watermark: Option<usize>) -> RelationKind {
-    RelationKind::Stream(Stream { watermark: watermark.map(|column| (column, String::new())), ..Stream::default() })
+    RelationKind::Stream(Stream {
+        watermark: watermark.map(|column| (column, String::new())),
+        ..Stream::default()
+    })
 }
 
 /// t(id, k, v, name) with the key id, u(id, k, w) without one, s(ts, k, v) with a watermark on ts, and Nexmark's.
 fn catalog() -> Catalog {
-    let t = [("id", Type::Int4), ("k", Type::Int4), ("v", Type::Int8), ("name", Type::Text)];
-    let u = [("id", Type::Int4), ("k", Type::Int4), ("w", Type::Int8), ("list", Type::Array(Box::new(Type::Int4)))];
+    let t = [
+        ("id", Type::Int4),
+        ("k", Type::Int4),
+        ("v", Type::Int8),
+        ("name", Type::Text),
+    ];
+    let u = [
+        ("id", Type::Int4),
+        ("k", Type::Int4),
+        ("w", Type::Int8),
+        ("list", Type::Array(Box::new(Type::Int4))),
+    ];
     let s = [("ts", Type::Timestamp(None)), ("k", Type::Int4), ("v", Type::Int8)];
-    let nexmark = [("person", Table::Person), ("auction", Table::Auction), ("bid", Table::Bid)];
+    let nexmark = [
+        ("person", Table::Person),
+        ("auction", Table::Auction),
+        ("bid", Table::Bid),
+    ];
     let nexmark = nexmark.into_iter().enumerate().map(|(index, (name, table))| {
         let columns = table.columns();
         let time = columns.iter().position(|column| column.name == "date_time");
@@ -54,10 +71,20 @@ fn catalog() -> Catalog {
     });
     let own = [
         relation(1, "t", columns(&t), RelationKind::Table { primary_key: vec![0] }),
-        relation(2, "u", columns(&u), RelationKind::Table { primary_key: Vec::new() }),
+        relation(
+            2,
+            "u",
+            columns(&u),
+            RelationKind::Table {
+                primary_key: Vec::new(),
+            },
+        ),
         relation(3, "s", columns(&s), stream(Some(0))),
     ];
-    Catalog { relations: own.into_iter().chain(nexmark).collect(), ..Catalog::default() }
+    Catalog {
+        relations: own.into_iter().chain(nexmark).collect(),
+        ..Catalog::default()
+    }
 }
 
 fn planned(sql: &str) -> Result<Rewritten> {
@@ -90,7 +117,10 @@ fn check(file: &str) {
     for (query, recorded) in entries(&std::fs::read_to_string(&path).unwrap()) {
         let plan = shown(query.trim_end().trim_end_matches(';'));
         assert!(!plan.starts_with("XX000"), "{file}: {query}{plan}");
-        assert!(is_writing || recorded.is_empty() || recorded == plan, "{file}: {query}was:\n{recorded}is:\n{plan}");
+        assert!(
+            is_writing || recorded.is_empty() || recorded == plan,
+            "{file}: {query}was:\n{recorded}is:\n{plan}"
+        );
         write!(after, "{query}{plan}\n").unwrap();
     }
     if is_writing {
@@ -134,12 +164,18 @@ fn plans_of_nexmark() {
 #[test]
 fn a_plan_does_not_depend_on_names() {
     for (one, other) in [
-        ("SELECT k, sum(v) AS total FROM t GROUP BY k", "SELECT x.k AS key, sum(x.v) FROM t AS x GROUP BY x.k"),
+        (
+            "SELECT k, sum(v) AS total FROM t GROUP BY k",
+            "SELECT x.k AS key, sum(x.v) FROM t AS x GROUP BY x.k",
+        ),
         (
             "SELECT a.name, b.w FROM t a JOIN u b ON a.k = b.k",
             "WITH p AS (SELECT * FROM u) SELECT t.name AS n, p.w FROM t JOIN p ON t.k = p.k",
         ),
-        ("SELECT v + 1 AS x FROM t WHERE k > 2", "SELECT y + 1 FROM (SELECT v AS y, k AS z FROM t) q WHERE z > 2"),
+        (
+            "SELECT v + 1 AS x FROM t WHERE k > 2",
+            "SELECT y + 1 FROM (SELECT v AS y, k AS z FROM t) q WHERE z > 2",
+        ),
     ] {
         let (one, other) = (planned(one).unwrap(), planned(other).unwrap());
         assert_eq!(
@@ -157,12 +193,19 @@ fn plans_are_the_same_every_time() {
     let sql = "SELECT a.k, count(DISTINCT b.w) FROM t a FULL JOIN u b USING (k) WHERE a.v > (SELECT avg(v) FROM t) GROUP BY a.k";
     assert_eq!(shown(sql), shown(sql));
     let (one, other) = (planned(sql).unwrap(), planned(sql).unwrap());
-    assert_eq!(explain::fingerprint(&one.plan, one.root), explain::fingerprint(&other.plan, other.root));
+    assert_eq!(
+        explain::fingerprint(&one.plan, one.root),
+        explain::fingerprint(&other.plan, other.root)
+    );
 }
 
 #[test]
 fn notices_name_what_would_bound_the_state() {
-    let unbounded = |sql: &str| planned(sql).map(|plan| explain::unbounded(&plan.plan, plan.root)).unwrap();
+    let unbounded = |sql: &str| {
+        planned(sql)
+            .map(|plan| explain::unbounded(&plan.plan, plan.root))
+            .unwrap()
+    };
     assert_eq!(unbounded("SELECT k, sum(v) FROM t GROUP BY k"), None);
     assert_eq!(unbounded("SELECT count(*) FROM s"), None);
     assert_eq!(unbounded("SELECT v FROM s WHERE k = 1"), None);
@@ -176,7 +219,11 @@ fn notices_name_what_would_bound_the_state() {
 
 #[test]
 fn facts_reach_the_root() {
-    let known = |sql: &str| planned(sql).map(|plan| explain::facts(&property::of(&plan.plan, plan.root))).unwrap();
+    let known = |sql: &str| {
+        planned(sql)
+            .map(|plan| explain::facts(&property::of(&plan.plan, plan.root)))
+            .unwrap()
+    };
     assert_eq!(known("SELECT ts, v * 2 FROM s WHERE k > 1"), "append-only");
     assert_eq!(known("SELECT id, v FROM t"), "changing, no row twice");
     assert_eq!(known("SELECT v FROM t"), "changing");

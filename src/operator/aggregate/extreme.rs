@@ -11,7 +11,6 @@ use crate::error::Result;
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array, UInt32Array, new_null_array};
 use arrow::compute::take;
 use arrow::datatypes::{DataType, Int64Type};
-use std::sync::Arc;
 
 /// The fold of the least or greatest value of a type.
 pub(super) fn fold_of(function: Function, argument: &DataType, output: &DataType) -> Result<Box<dyn Fold>> {

@@ -10,8 +10,8 @@ use super::window::WindowFunction;
 use crate::types::Type;
 use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::{Expr, Operator};
 
 /// Functions that never fail, whatever they are given.
 const SAFE: &[&str] = &[
@@ -148,9 +148,18 @@ fn fails_itself(expr: &Expr) -> bool {
         Expr::ScalarFunction(function) => function_fails(function),
         Expr::Cast(cast) => !cast_is_safe(cast.field.data_type()),
         Expr::Negative(_) => true,
-        Expr::BinaryExpr(binary) => !(binary.op.is_comparison_operator() || binary.op.is_logic_operator()),
+        Expr::BinaryExpr(binary) => !(compares(binary.op) || binary.op.is_logic_operator()),
         _ => false,
     }
+}
+
+/// Whether an operator only compares. A regular expression can be malformed, so matching one may fail.
+fn compares(op: Operator) -> bool {
+    use Operator as O;
+    matches!(
+        op,
+        O::Eq | O::NotEq | O::Lt | O::LtEq | O::Gt | O::GtEq | O::IsDistinctFrom | O::IsNotDistinctFrom
+    )
 }
 
 /// Plain casts are put in where Arrow widens, or comes to text.

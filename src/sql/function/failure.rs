@@ -11,7 +11,7 @@ use crate::types::Type;
 use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::{Expr, Operator};
+use datafusion::logical_expr::{Expr, Operator as PlainOperator};
 
 /// Functions that never fail, whatever they are given.
 const SAFE: &[&str] = &[
@@ -154,8 +154,8 @@ fn fails_itself(expr: &Expr) -> bool {
 }
 
 /// Whether an operator only compares. A regular expression can be malformed, so matching one may fail.
-fn compares(op: Operator) -> bool {
-    use Operator as O;
+fn compares(op: PlainOperator) -> bool {
+    use PlainOperator as O;
     matches!(
         op,
         O::Eq | O::NotEq | O::Lt | O::LtEq | O::Gt | O::GtEq | O::IsDistinctFrom | O::IsNotDistinctFrom

@@ -17,6 +17,7 @@ const FLOORS: &[&[&str]] = &[
     &["delta"],
     &["expr"],
     &["catalog", "state"],
+    &["aggregate"],
     &["operator", "connector", "sql"],
     &["plan"],
     &["dataflow", "load"],

@@ -1,6 +1,7 @@
 //! Headwater: streams go in, always-fresh materialized views come out.
 #![forbid(unsafe_code)]
 
+pub mod aggregate;
 pub mod catalog;
 pub mod config;
 pub mod connector;

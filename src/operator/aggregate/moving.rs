@@ -3,9 +3,9 @@
 //! The rows of a partition are laid out once; a frame that moves adds the rows that enter and takes away those that
 //! leave, which every fold and every bag can do.
 
-use super::bag::{Layout, Reader, layout_of};
-use super::fold::{Fold, Input, Results, fold_of};
-use super::{Call, Distinct, Function};
+use crate::aggregate::bag::{Layout, Reader, layout_of};
+use crate::aggregate::fold::{Fold, Input, Results, fold_of};
+use crate::aggregate::{Call, Distinct, Function};
 use crate::delta::{KeyCodec, RowOrder, Weights};
 use crate::error::{Error, Result};
 use crate::state::Group;

@@ -1,9 +1,9 @@
 //! One epoch of an aggregate: which groups are touched, what they were, what they are.
 
-use super::bag::{self, Layout, Reader};
-use super::fold::{self, Fold, Input, Results};
-use super::state::{VERSION, damaged, put_i64, take_i64};
 use super::{Aggregate, Call};
+use crate::aggregate::bag::{self, Layout, Reader};
+use crate::aggregate::fold::{self, Fold, Input, Results};
+use crate::aggregate::state::{VERSION, damaged, put_i64, take_i64};
 use crate::delta::{Batch, Delta, KeyCodec, Weights, batch_of};
 use crate::error::{Error, Result};
 use crate::operator::changes::differs;

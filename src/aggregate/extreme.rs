@@ -13,7 +13,7 @@ use arrow::compute::take;
 use arrow::datatypes::{DataType, Int64Type};
 
 /// The fold of the least or greatest value of a type.
-pub(super) fn fold_of(function: Function, argument: &DataType, output: &DataType) -> Result<Box<dyn Fold>> {
+pub(crate) fn fold_of(function: Function, argument: &DataType, output: &DataType) -> Result<Box<dyn Fold>> {
     let cells = match argument {
         DataType::Int16
         | DataType::Int32

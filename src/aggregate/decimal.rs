@@ -10,7 +10,7 @@ use std::sync::Arc;
 const SIGNIFICANT_DIGITS: i32 = 16;
 
 /// The digits after the point of a type; 0 for integers.
-pub(super) fn scale_of(data_type: &DataType) -> i8 {
+pub(crate) fn scale_of(data_type: &DataType) -> i8 {
     match data_type {
         DataType::Decimal128(_, scale) | DataType::Decimal256(_, scale) => *scale,
         _ => 0,
@@ -18,17 +18,17 @@ pub(super) fn scale_of(data_type: &DataType) -> i8 {
 }
 
 /// The error for a numeric that is too large.
-pub(super) fn overflow() -> Error {
+pub(crate) fn overflow() -> Error {
     Error::semantic("22003", "value overflows numeric format")
 }
 
 /// Refuses a value with more digits than `precision`.
-pub(super) fn check(value: i256, precision: u8) -> Result<()> {
+pub(crate) fn check(value: i256, precision: u8) -> Result<()> {
     arrow::datatypes::validate_decimal256_precision(value, precision, 0).map_err(|_| overflow())
 }
 
 /// The square root at the same scale, rounded; `None` when the way there does not fit 256 bits.
-pub(super) fn square_root(value: i256, scale: i8) -> Option<i256> {
+pub(crate) fn square_root(value: i256, scale: i8) -> Option<i256> {
     let square = value.checked_mul(power_of_ten(scale as u32)?)?;
     if square <= i256::ZERO {
         return Some(i256::ZERO);
@@ -52,7 +52,7 @@ pub(super) fn square_root(value: i256, scale: i8) -> Option<i256> {
 }
 
 /// The same values as decimals of another precision and scale.
-pub(super) fn retyped(values: &ArrayRef, output: &DataType) -> ArrayRef {
+pub(crate) fn retyped(values: &ArrayRef, output: &DataType) -> ArrayRef {
     match output {
         DataType::Decimal128(..) => {
             let values = values.as_primitive::<Decimal128Type>().clone();
@@ -67,7 +67,7 @@ pub(super) fn retyped(values: &ArrayRef, output: &DataType) -> ArrayRef {
 }
 
 /// The value at another scale, rounded half away from zero; `None` when it does not fit.
-pub(super) fn rescale(value: i256, from: i8, to: i8) -> Option<i256> {
+pub(crate) fn rescale(value: i256, from: i8, to: i8) -> Option<i256> {
     if to >= from {
         return value.checked_mul(power_of_ten((to - from) as u32)?);
     }
@@ -88,12 +88,12 @@ pub(super) fn rescale(value: i256, from: i8, to: i8) -> Option<i256> {
 }
 
 /// 10^exponent, if it fits.
-pub(super) fn power_of_ten(exponent: u32) -> Option<i256> {
+pub(crate) fn power_of_ten(exponent: u32) -> Option<i256> {
     i256::from_i128(10).checked_pow(exponent)
 }
 
 /// The nearest float.
-pub(super) fn to_float(value: i256) -> f64 {
+pub(crate) fn to_float(value: i256) -> f64 {
     let mut exact = Exact::default();
     exact.add_i256(value);
     let (mantissa, exponent) = exact.to_scaled();
@@ -102,7 +102,7 @@ pub(super) fn to_float(value: i256) -> f64 {
 
 /// sum / count at scale `to`, rounded where PostgreSQL rounds: the common case, in 128 bits. `None` when these do not
 /// suffice.
-pub(super) fn mean_of_integers(sum: i128, count: i64, to: i8) -> Option<i256> {
+pub(crate) fn mean_of_integers(sum: i128, count: i64, to: i8) -> Option<i256> {
     let count = i128::from(count);
     let size = (sum / count).unsigned_abs();
     // What is at or below 1, or a power of ten itself, takes the wide way.
@@ -125,7 +125,7 @@ pub(super) fn mean_of_integers(sum: i128, count: i64, to: i8) -> Option<i256> {
 
 /// number * 10^-from / (the divisors' product), at scale `to`, rounded at the scale that PostgreSQL shows a quotient
 /// with: 16 significant digits at least, in steps of four, and no fewer after the point than `scale_min`.
-pub(super) fn quotient(number: &Exact, from: i8, divisors: &[u64], scale_min: i8, to: i8) -> Option<i256> {
+pub(crate) fn quotient(number: &Exact, from: i8, divisors: &[u64], scale_min: i8, to: i8) -> Option<i256> {
     if number.is_zero() {
         return Some(i256::ZERO);
     }
@@ -145,7 +145,7 @@ pub(super) fn quotient(number: &Exact, from: i8, divisors: &[u64], scale_min: i8
 }
 
 /// The scale at which PostgreSQL rounds a quotient of this size.
-pub(super) fn quotient_scale(value: i256, scale: i8) -> i8 {
+pub(crate) fn quotient_scale(value: i256, scale: i8) -> i8 {
     let size = value.wrapping_abs();
     // 10000^k < size <= 10000^(k + 1), in units of 10^-scale.
     let mut k = -i32::from(scale) / 4;

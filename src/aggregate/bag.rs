@@ -17,17 +17,17 @@ use std::sync::Arc;
 
 /// What a bag holds of each row.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Layout {
+pub(crate) struct Layout {
     /// The columns, in the order in which rows are kept.
-    pub(super) columns: Vec<(usize, RowOrder)>,
+    pub(crate) columns: Vec<(usize, RowOrder)>,
     /// The boolean column that says which rows count.
-    pub(super) filter: Option<usize>,
+    pub(crate) filter: Option<usize>,
     /// A row in which one of these is NULL does not count.
-    pub(super) required: Vec<usize>,
+    pub(crate) required: Vec<usize>,
 }
 
 /// The bag that a call needs, if it needs one.
-pub(super) fn layout_of(call: &Call) -> Option<Layout> {
+pub(crate) fn layout_of(call: &Call) -> Option<Layout> {
     let ascending = |columns: &[usize]| columns.iter().map(|column| (*column, RowOrder::ASCENDING)).collect();
     let ordered = || -> Vec<(usize, RowOrder)> {
         let arguments = call.arguments.iter().map(|column| (*column, RowOrder::ASCENDING));
@@ -52,7 +52,7 @@ pub(super) fn layout_of(call: &Call) -> Option<Layout> {
 }
 
 /// The bags of all calls, each once.
-pub(super) fn layouts(calls: &[Call]) -> Vec<Layout> {
+pub(crate) fn layouts(calls: &[Call]) -> Vec<Layout> {
     let mut layouts: Vec<Layout> = Vec::new();
     for layout in calls.iter().filter_map(layout_of) {
         if !layouts.contains(&layout) {
@@ -64,7 +64,7 @@ pub(super) fn layouts(calls: &[Call]) -> Vec<Layout> {
 
 impl Call {
     /// Whether equal arguments make a difference to a function that is a fold.
-    pub(super) fn is_distinct_fold(&self) -> bool {
+    pub(crate) fn is_distinct_fold(&self) -> bool {
         let indifferent = matches!(
             self.function,
             Function::BoolAnd
@@ -79,7 +79,7 @@ impl Call {
 }
 
 /// Reads the result of a call from its bag.
-pub(super) struct Reader {
+pub(crate) struct Reader {
     function: Function,
     distinct: Distinct,
     /// The place of the value among the bag's columns.
@@ -89,7 +89,7 @@ pub(super) struct Reader {
 
 impl Reader {
     /// The reader of a call.
-    pub(super) fn new(call: &Call) -> Result<Self> {
+    pub(crate) fn new(call: &Call) -> Result<Self> {
         let output = call.field.data_type().clone();
         let fits = match call.function {
             Function::StringAgg => output == DataType::Utf8,
@@ -113,7 +113,7 @@ impl Reader {
     }
 
     /// The results of all groups.
-    pub(super) fn results(&self, codec: &KeyCodec, groups: &[&Group]) -> Result<Results> {
+    pub(crate) fn results(&self, codec: &KeyCodec, groups: &[&Group]) -> Result<Results> {
         match self.function {
             Function::ArrayAgg => self.arrays(codec, groups),
             Function::StringAgg => self.texts(codec, groups),

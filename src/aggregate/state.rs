@@ -3,10 +3,10 @@
 use crate::error::{Error, Result};
 
 /// The version byte before every state. Not 0, which the store takes for "nothing".
-pub(super) const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 
 /// Appends an unsigned integer, seven bits a byte.
-pub(super) fn put_u64(state: &mut Vec<u8>, mut value: u64) {
+pub(crate) fn put_u64(state: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         state.push(value as u8 | 0x80);
         value >>= 7;
@@ -15,12 +15,12 @@ pub(super) fn put_u64(state: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Appends an integer; small ones of either sign are short.
-pub(super) fn put_i64(state: &mut Vec<u8>, value: i64) {
+pub(crate) fn put_i64(state: &mut Vec<u8>, value: i64) {
     put_u64(state, ((value << 1) ^ (value >> 63)) as u64);
 }
 
 /// Appends a wide integer; small ones of either sign are short.
-pub(super) fn put_i128(state: &mut Vec<u8>, value: i128) {
+pub(crate) fn put_i128(state: &mut Vec<u8>, value: i128) {
     let mut rest = ((value << 1) ^ (value >> 127)) as u128;
     while rest >= 0x80 {
         state.push(rest as u8 | 0x80);
@@ -30,18 +30,18 @@ pub(super) fn put_i128(state: &mut Vec<u8>, value: i128) {
 }
 
 /// Takes what [`put_u64`] appended.
-pub(super) fn take_u64(state: &mut &[u8]) -> Result<u64> {
+pub(crate) fn take_u64(state: &mut &[u8]) -> Result<u64> {
     Ok(take_u128(state)? as u64)
 }
 
 /// Takes what [`put_i64`] appended.
-pub(super) fn take_i64(state: &mut &[u8]) -> Result<i64> {
+pub(crate) fn take_i64(state: &mut &[u8]) -> Result<i64> {
     let coded = take_u64(state)?;
     Ok((coded >> 1) as i64 ^ -((coded & 1) as i64))
 }
 
 /// Takes what [`put_i128`] appended.
-pub(super) fn take_i128(state: &mut &[u8]) -> Result<i128> {
+pub(crate) fn take_i128(state: &mut &[u8]) -> Result<i128> {
     let coded = take_u128(state)?;
     Ok((coded >> 1) as i128 ^ -((coded & 1) as i128))
 }
@@ -60,7 +60,7 @@ fn take_u128(state: &mut &[u8]) -> Result<u128> {
 }
 
 /// The error for a state that cannot be read.
-pub(super) fn damaged() -> Error {
+pub(crate) fn damaged() -> Error {
     Error::corrupt("the state of an aggregate cannot be read")
 }
 

@@ -17,7 +17,7 @@ use arrow::datatypes::{
 };
 
 /// The fold of `sum` or `avg` over arguments of a type.
-pub(super) fn fold_of(function: Function, argument: &DataType, output: &DataType) -> Result<Box<dyn Fold>> {
+pub(crate) fn fold_of(function: Function, argument: &DataType, output: &DataType) -> Result<Box<dyn Fold>> {
     let cells = match argument {
         DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64 => Cells::Integer(Vec::new()),
         DataType::Decimal128(..) => Cells::Decimal(Vec::new()),
@@ -253,7 +253,7 @@ struct FloatSum {
 
 /// The sum of one group, and the values that no sum can hold, counted.
 #[derive(Debug, Clone, Default)]
-pub(super) struct FloatCell {
+pub(crate) struct FloatCell {
     sum: Exact,
     finite: i64,
     nans: i64,
@@ -263,7 +263,7 @@ pub(super) struct FloatCell {
 
 impl FloatCell {
     /// Adds a value so many times.
-    pub(super) fn add(&mut self, value: f64, weight: i64) {
+    pub(crate) fn add(&mut self, value: f64, weight: i64) {
         if value.is_finite() {
             self.sum.add_float(value, weight);
             self.finite += weight;

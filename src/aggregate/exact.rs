@@ -9,19 +9,19 @@ use crate::error::{Error, Result};
 use arrow::datatypes::i256;
 
 /// The power of two that is the unit of a sum of floats.
-pub(super) const FLOAT_UNIT: i64 = -1074;
+pub(crate) const FLOAT_UNIT: i64 = -1074;
 
 /// An integer: `limbs`, least first, in two's complement with the last limb's sign going on forever, times
 /// 2^(64 * base).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Exact {
+pub(crate) struct Exact {
     base: usize,
     limbs: Vec<u64>,
 }
 
 impl Exact {
     /// Adds a finite float, so many times, in units of 2^-1074.
-    pub(super) fn add_float(&mut self, value: f64, times: i64) {
+    pub(crate) fn add_float(&mut self, value: f64, times: i64) {
         let (mantissa, exponent) = parts_of(value);
         if mantissa != 0 {
             self.add_shifted(i128::from(mantissa) * i128::from(times), exponent);
@@ -29,7 +29,7 @@ impl Exact {
     }
 
     /// Adds the product of two finite floats, so many times, in units of 2^-2148.
-    pub(super) fn add_product(&mut self, a: f64, b: f64, times: i64) {
+    pub(crate) fn add_product(&mut self, a: f64, b: f64, times: i64) {
         let (a, a_exponent) = parts_of(a);
         let (b, b_exponent) = parts_of(b);
         let product = i128::from(a) * i128::from(b);
@@ -44,7 +44,7 @@ impl Exact {
     }
 
     /// Adds value * 2^shift.
-    pub(super) fn add_shifted(&mut self, value: i128, shift: usize) {
+    pub(crate) fn add_shifted(&mut self, value: i128, shift: usize) {
         let (limb, bits) = (shift / 64, shift % 64);
         let low = (value as u128) << bits;
         let high = if bits == 0 { value >> 127 } else { value >> (128 - bits) };
@@ -52,12 +52,12 @@ impl Exact {
     }
 
     /// Adds another one.
-    pub(super) fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         self.add_limbs(other.base, &other.limbs);
     }
 
     /// Adds a 256-bit integer.
-    pub(super) fn add_i256(&mut self, value: i256) {
+    pub(crate) fn add_i256(&mut self, value: i256) {
         let (low, high) = value.to_parts();
         let high = high as u128;
         self.add_limbs(0, &[low as u64, (low >> 64) as u64, high as u64, (high >> 64) as u64]);
@@ -112,17 +112,17 @@ impl Exact {
     }
 
     /// Whether it is 0.
-    pub(super) fn is_zero(&self) -> bool {
+    pub(crate) fn is_zero(&self) -> bool {
         self.limbs.is_empty()
     }
 
     /// Whether it is below 0.
-    pub(super) fn is_negative(&self) -> bool {
+    pub(crate) fn is_negative(&self) -> bool {
         self.fill() != 0
     }
 
     /// The number times -1.
-    pub(super) fn negated(&self) -> Self {
+    pub(crate) fn negated(&self) -> Self {
         let mut negated = Self {
             base: self.base,
             limbs: self.limbs.iter().map(|limb| !limb).collect(),
@@ -156,7 +156,7 @@ impl Exact {
     }
 
     /// The product of two.
-    pub(super) fn product(&self, other: &Self) -> Self {
+    pub(crate) fn product(&self, other: &Self) -> Self {
         let positive = |number: &Self| {
             if number.is_negative() {
                 number.negated()
@@ -188,14 +188,14 @@ impl Exact {
     }
 
     /// The product with a small integer.
-    pub(super) fn times(&self, factor: i64) -> Self {
+    pub(crate) fn times(&self, factor: i64) -> Self {
         let mut small = Self::default();
         small.add_shifted(i128::from(factor), 0);
         self.product(&small)
     }
 
     /// The quotient by positive integers one after another, rounded half away from zero.
-    pub(super) fn divided(&self, divisors: &[u64]) -> Self {
+    pub(crate) fn divided(&self, divisors: &[u64]) -> Self {
         // floor(floor(a / b) / c) = floor(a / (b * c)); and rounding is floor(2 * a / d + 1) / 2.
         let mut limbs = self.times(2).magnitude();
         for divisor in divisors {
@@ -217,7 +217,7 @@ impl Exact {
     }
 
     /// The number as a 256-bit integer, if it fits.
-    pub(super) fn to_i256(&self) -> Option<i256> {
+    pub(crate) fn to_i256(&self) -> Option<i256> {
         if self.base + self.limbs.len() > 4 {
             return None;
         }
@@ -232,7 +232,7 @@ impl Exact {
 
     /// The nearest float f and an exponent e such that the number is about f * 2^e, 2^52 <= |f| <= 2^53 (ties to
     /// even); f is 0 for 0, and smaller for numbers of fewer bits.
-    pub(super) fn to_scaled(&self) -> (f64, i64) {
+    pub(crate) fn to_scaled(&self) -> (f64, i64) {
         let limbs = self.magnitude();
         let Some(last) = limbs.last() else {
             return (0.0, 0);
@@ -253,7 +253,7 @@ impl Exact {
     }
 
     /// The float nearest to the number times 2^-1074; `None` when it is too large for one.
-    pub(super) fn to_float(&self) -> Option<f64> {
+    pub(crate) fn to_float(&self) -> Option<f64> {
         let (mantissa, shift) = self.to_scaled();
         // A number of up to 53 bits is, as a float in units of 2^-1074, its own bit pattern; each further power of
         // two is one more in the exponent field.
@@ -268,7 +268,7 @@ impl Exact {
     }
 
     /// Appends the number to a state.
-    pub(super) fn write(&self, state: &mut Vec<u8>) {
+    pub(crate) fn write(&self, state: &mut Vec<u8>) {
         super::state::put_u64(state, self.base as u64);
         super::state::put_u64(state, self.limbs.len() as u64);
         for limb in &self.limbs {
@@ -277,7 +277,7 @@ impl Exact {
     }
 
     /// Takes the number from a state.
-    pub(super) fn read(state: &mut &[u8]) -> Result<Self> {
+    pub(crate) fn read(state: &mut &[u8]) -> Result<Self> {
         let base = super::state::take_u64(state)? as usize;
         let count = super::state::take_u64(state)? as usize;
         let bytes = state
@@ -312,7 +312,7 @@ fn parts_of(value: f64) -> (i64, usize) {
 }
 
 /// value * 2^exponent, also where 2^exponent alone is no float.
-pub(super) fn scale_by_power(value: f64, exponent: i64) -> f64 {
+pub(crate) fn scale_by_power(value: f64, exponent: i64) -> f64 {
     let mut value = value;
     let mut left = exponent.clamp(-5000, 5000);
     while left != 0 {
@@ -324,7 +324,7 @@ pub(super) fn scale_by_power(value: f64, exponent: i64) -> f64 {
 }
 
 /// The error for a float result that is too large.
-pub(super) fn float_overflow() -> Error {
+pub(crate) fn float_overflow() -> Error {
     Error::semantic("22003", "value out of range: overflow")
 }
 

@@ -12,21 +12,21 @@ use arrow::datatypes::{DataType, Int64Type};
 use std::sync::Arc;
 
 /// Rows for a fold, each with its group.
-pub(super) struct Input<'a> {
+pub(crate) struct Input<'a> {
     /// The arguments.
-    pub(super) arguments: &'a [ArrayRef],
+    pub(crate) arguments: &'a [ArrayRef],
     /// The group of each row.
-    pub(super) groups: &'a [u32],
+    pub(crate) groups: &'a [u32],
     /// The weight of each row.
-    pub(super) weights: &'a Weights,
+    pub(crate) weights: &'a Weights,
     /// Which rows count.
-    pub(super) filter: Option<&'a BooleanArray>,
+    pub(crate) filter: Option<&'a BooleanArray>,
 }
 
 impl Input<'_> {
     /// Calls `each` with row, group and weight of the rows that count: they pass the filter and none of the
     /// arguments is NULL.
-    pub(super) fn for_each(&self, mut each: impl FnMut(usize, usize, i64)) {
+    pub(crate) fn for_each(&self, mut each: impl FnMut(usize, usize, i64)) {
         let plain = self.filter.is_none() && self.arguments.iter().all(|argument| argument.null_count() == 0);
         if plain && let Weights::Ones = self.weights {
             self.groups
@@ -49,16 +49,16 @@ impl Input<'_> {
 }
 
 /// The results of all groups, NULL where a group failed.
-pub(super) struct Results {
+pub(crate) struct Results {
     /// One value per group.
-    pub(super) values: ArrayRef,
+    pub(crate) values: ArrayRef,
     /// The groups that failed, in order.
-    pub(super) failures: Vec<(usize, Error)>,
+    pub(crate) failures: Vec<(usize, Error)>,
 }
 
 impl Results {
     /// Results without failure.
-    pub(super) fn of(values: ArrayRef) -> Self {
+    pub(crate) fn of(values: ArrayRef) -> Self {
         Self {
             values,
             failures: Vec::new(),
@@ -67,7 +67,7 @@ impl Results {
 }
 
 /// The states of the groups of one epoch, for one call.
-pub(super) trait Fold: Send {
+pub(crate) trait Fold: Send {
     /// Starts an epoch with so many groups, each over nothing.
     fn begin(&mut self, groups: usize);
     /// Takes a group's state from what is stored.
@@ -83,7 +83,7 @@ pub(super) trait Fold: Send {
 }
 
 /// The fold of a call, if its function has one; `arguments` are the types of its arguments.
-pub(super) fn fold_of(call: &Call, arguments: &[DataType]) -> Result<Option<Box<dyn Fold>>> {
+pub(crate) fn fold_of(call: &Call, arguments: &[DataType]) -> Result<Option<Box<dyn Fold>>> {
     let output = call.field.data_type().clone();
     Ok(Some(match call.function {
         Function::Count | Function::RegrCount => Box::new(Count::default()),
@@ -122,7 +122,7 @@ pub(super) fn fold_of(call: &Call, arguments: &[DataType]) -> Result<Option<Box<
 }
 
 /// The error for an aggregate over a type that it does not take.
-pub(super) fn no_such_function(function: Function, argument: &DataType) -> Error {
+pub(crate) fn no_such_function(function: Function, argument: &DataType) -> Error {
     let kind = crate::types::Type::of_arrow(argument);
     Error::unsupported(format!(
         "{function:?} of {kind} in a maintained view is not supported yet"
@@ -280,7 +280,7 @@ impl Fold for Bits {
 }
 
 /// Builds an array of `output` from one value or failure per group.
-pub(super) fn collect<T, A: Array + FromIterator<Option<T>> + 'static>(
+pub(crate) fn collect<T, A: Array + FromIterator<Option<T>> + 'static>(
     groups: usize,
     output: &DataType,
     value: impl Fn(usize) -> Result<Option<T>>,

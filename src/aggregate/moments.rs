@@ -13,7 +13,7 @@ use arrow::array::{Array, AsArray, Decimal256Array, Float64Array};
 use arrow::datatypes::{DataType, Decimal256Type, Float64Type, i256};
 
 /// The fold of a function of moments.
-pub(super) fn fold_of(function: Function, arguments: &[DataType], output: &DataType) -> Result<Box<dyn Fold>> {
+pub(crate) fn fold_of(function: Function, arguments: &[DataType], output: &DataType) -> Result<Box<dyn Fold>> {
     let unit = match (&arguments[0], arguments.len()) {
         (DataType::Float32 | DataType::Float64, _) | (_, 2) => Unit::Binary,
         (DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64, _) => Unit::Decimal(0),

@@ -174,6 +174,12 @@ pub struct SinkRequest<'a> {
     pub position: Option<&'a Position>,
 }
 
+/// Opens a source from its checked options.
+pub type OpenSource = fn(&Options<'_>, &SourceRequest<'_>) -> Result<Box<dyn Source>>;
+
+/// Opens a sink from its checked options.
+pub type OpenSink = fn(&Options<'_>, &SinkRequest<'_>) -> Result<Box<dyn SinkWriter>>;
+
 /// A connector, describing itself.
 pub struct Connector {
     /// Its name in `connector = '...'`.
@@ -183,9 +189,9 @@ pub struct Connector {
     /// All its options.
     pub options: &'static [ConnectorOption],
     /// Opens it as a source, if it can be one.
-    pub source: Option<fn(&Options<'_>, &SourceRequest<'_>) -> Result<Box<dyn Source>>>,
+    pub source: Option<OpenSource>,
     /// Opens it as a sink, if it can be one.
-    pub sink: Option<fn(&Options<'_>, &SinkRequest<'_>) -> Result<Box<dyn SinkWriter>>>,
+    pub sink: Option<OpenSink>,
 }
 
 /// Every connector.

@@ -339,7 +339,8 @@ static HOT_URLS: LazyLock<Vec<String>> = LazyLock::new(|| {
 
 /// The number of the last person as of an event, from 0.
 fn last_person(event: u64) -> u64 {
-    event / EVENTS_PER_ROUND * PERSONS + (event % EVENTS_PER_ROUND).min(PERSONS - 1)
+    const { assert!(PERSONS == 1, "a round begins with its only person") };
+    event / EVENTS_PER_ROUND
 }
 
 /// The number of the last auction as of an event, from 0. Before the first one there is only the one to come.

@@ -21,7 +21,7 @@ use std::sync::Arc;
 #[derive(Default)]
 pub struct Pending {
     /// Keyed tables: the row of each key that was touched (`None`: deleted).
-    keyed: HashMap<(RelationId, Box<[u8]>), Option<Box<[u8]>>, RandomState>,
+    keyed: HashMap<(RelationId, Box<[u8]>), Row, RandomState>,
     /// Bags: how many copies of a row were deleted.
     deleted: HashMap<(RelationId, Box<[u8]>), i64, RandomState>,
     /// Logs: the next part of each stream.
@@ -42,8 +42,14 @@ pub struct Base<'a> {
     pub stored: &'a Stored,
 }
 
+/// The encoded row of a touched key; `None`: deleted.
+type Row = Option<Box<[u8]>>;
+
 /// The touched keys of one checked change of a keyed table.
-type Touched = Vec<(Box<[u8]>, Option<Box<[u8]>>)>;
+type Touched = Vec<(Box<[u8]>, Row)>;
+
+/// The keys that the change being checked has touched so far.
+type Own = HashMap<Box<[u8]>, Row, RandomState>;
 
 /// What was found when a change was checked.
 pub enum Checked {
@@ -81,13 +87,13 @@ impl Pending {
             .key
             .as_ref()
             .ok_or_else(|| Error::internal("a keyed table has no key"))?;
-        let mut own: HashMap<Box<[u8]>, Option<Box<[u8]>>, RandomState> = HashMap::default();
+        let mut own = Own::default();
         for deletes in [true, false] {
             for batch in &delta.batches {
                 let keys = key.encode(&batch.rows)?;
                 let encoded = rows.encode(&batch.rows)?;
                 let found = self.current(base, rows, &keys, &own)?;
-                for row in 0..batch.len() {
+                for (row, stored) in found.iter().enumerate() {
                     let weight = batch.weights.at(row);
                     if (weight < 0) != deletes {
                         continue;
@@ -96,7 +102,7 @@ impl Pending {
                     let row_bytes = encoded.row(row).data();
                     let current = match own.get(&key_bytes) {
                         Some(value) => value.clone(),
-                        None => found[row].clone(),
+                        None => stored.clone(),
                     };
                     if deletes {
                         if current.as_deref() != Some(row_bytes) {
@@ -119,13 +125,7 @@ impl Pending {
     }
 
     /// The rows that are there now for these keys: from this epoch's writes, else from the store.
-    fn current(
-        &self,
-        base: &Base<'_>,
-        rows: &Rows,
-        keys: &arrow::row::Rows,
-        own: &HashMap<Box<[u8]>, Option<Box<[u8]>>, RandomState>,
-    ) -> Result<Vec<Option<Box<[u8]>>>> {
+    fn current(&self, base: &Base<'_>, rows: &Rows, keys: &arrow::row::Rows, own: &Own) -> Result<Vec<Row>> {
         let stored: Vec<Vec<u8>> = keys.iter().map(|key| rows.stored_key(key.data())).collect();
         let found = base.store.multi_get(&stored)?;
         Ok(keys

@@ -159,13 +159,6 @@ impl Commands {
         self.send(command(reply))?;
         answer.await.unwrap_or_else(|_| Err(stopped()))
     }
-
-    /// Sends and waits for the answer on a thread that may block.
-    pub fn ask_blocking<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T> {
-        let (reply, answer) = oneshot::channel();
-        self.send(command(reply))?;
-        answer.blocking_recv().unwrap_or_else(|_| Err(stopped()))
-    }
 }
 
 fn stopped() -> Error {

@@ -150,7 +150,7 @@ impl Session {
             sender
         });
         let shared = self.engine.shared();
-        Ok(Outcome::CopyIn(CopyIn {
+        Ok(Outcome::CopyIn(Box::new(CopyIn {
             reader: CopyReader::new(&relation.name, &columns, format.clone(), text),
             completion,
             columns: columns.len(),
@@ -164,7 +164,7 @@ impl Session {
             batch_rows: copy.options.batch_rows,
             commands: shared.commands.clone(),
             transaction,
-        }))
+        })))
     }
 
     /// Takes over the rows of a COPY that has ended in this transaction.

@@ -1,9 +1,8 @@
 //! What a session keeps by name: prepared statements and cursors.
 
-use super::session::{Session, done, result_columns};
+use super::session::{Session, done};
 use super::{Outcome, Parameters, ResultColumn, RowStream, RowsTag};
 use crate::error::{Error, Result};
-use crate::sql::bind::ParameterTypes;
 use crate::sql::statement::{CursorQuery, FetchDirection, OneOrAll, Parsed, Statement};
 use crate::types::Type;
 use arrow::array::RecordBatch;
@@ -252,20 +251,6 @@ impl Session {
     /// Closes the cursors that end with their transaction.
     pub(super) fn close_transaction_cursors(&mut self) {
         self.cursors.retain(|_, cursor| cursor.lifetime == Lifetime::Session);
-    }
-
-    /// The columns of a statement that is already bound.
-    pub(super) fn columns_of_query(
-        &mut self,
-        parsed: &Parsed,
-        query: &crate::sql::ast::Query,
-    ) -> Result<Vec<ResultColumn>> {
-        let view = self.view();
-        Ok(result_columns(
-            &self
-                .bind_query(&view, parsed, query, &mut ParameterTypes::default())?
-                .columns,
-        ))
     }
 }
 

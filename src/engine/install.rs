@@ -23,10 +23,8 @@ impl Driver {
         let Some(reply) = self.refuse(&define, reply) else {
             return;
         };
-        if let Err((error, reply)) = self.try_define(define, reply) {
-            if let Some(reply) = reply {
-                let _ = reply.send(Err(error));
-            }
+        if let Err((error, Some(reply))) = self.try_define(define, reply) {
+            let _ = reply.send(Err(error));
         }
     }
 

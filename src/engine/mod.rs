@@ -188,7 +188,7 @@ pub enum Outcome {
         tag: RowsTag,
     },
     /// The client is to send rows.
-    CopyIn(CopyIn),
+    CopyIn(Box<CopyIn>),
     /// The client is sent rows in COPY's form.
     CopyOut {
         /// Their columns.

@@ -47,13 +47,6 @@ impl Groups {
         }
     }
 
-    /// The number of a key, if it is there.
-    pub(super) fn find(&self, key: &[u8]) -> Option<u32> {
-        let hash = self.hasher.hash_one(key);
-        let found = self.table.find(hash, |number| self.key(*number as usize) == key);
-        found.copied()
-    }
-
     /// The numbers of a batch's keys.
     pub(super) fn intern_all(&mut self, keys: &Rows) -> Vec<u32> {
         keys.iter().map(|key| self.intern(key.data())).collect()

@@ -164,13 +164,17 @@ pub struct Change {
     pub new: i64,
 }
 
+/// A key and a row of it, encoded.
+type KeyAndRow = (Box<[u8]>, Box<[u8]>);
+
 /// A table of rows by key, with its resident part.
 #[derive(Debug)]
 pub struct Arranged {
     id: TableId,
     store: Store,
     groups: HashMap<Box<[u8]>, Group, RandomState>,
-    changed: Vec<(Box<[u8]>, Box<[u8]>)>,
+    /// The keys and rows that are not written yet.
+    changed: Vec<KeyAndRow>,
     complete: Complete,
     bytes: usize,
 }
@@ -314,7 +318,7 @@ impl Arranged {
         let mut kept = 0;
         self.groups.retain(|key, group| {
             turn += 1;
-            let keep = turn % 2 == 0;
+            let keep = turn.is_multiple_of(2);
             if keep {
                 kept += key.len() + ROW_OVERHEAD;
                 group.for_each(|row, _| kept += row.len() + ROW_OVERHEAD);

@@ -158,7 +158,7 @@ impl Keyed {
         let mut kept = 0;
         self.values.retain(|key, slot| {
             turn += 1;
-            let keep = turn % 2 == 0;
+            let keep = turn.is_multiple_of(2);
             if keep {
                 kept += key.len() + slot.value.as_ref().map_or(0, |bytes| bytes.len()) + ENTRY_OVERHEAD;
             }

@@ -287,10 +287,10 @@ fn bring(from: &ArrayRef, column: &Column, problems: &mut [Option<String>]) -> R
         column.kind,
         Type::Float4 | Type::Timestamp(Some(_)) | Type::Timestamptz(Some(_))
     );
-    for row in 0..array.len() {
+    for (row, problem) in problems.iter_mut().enumerate() {
         let is_lost = from.is_valid(row) && (array.is_null(row) || (is_narrowed && is_overflow(&from, &array, row)));
         if is_lost {
-            problems[row].get_or_insert_with(|| {
+            problem.get_or_insert_with(|| {
                 format!(
                     "column \"{}\": value out of range for type {}",
                     column.name, column.kind

@@ -28,14 +28,19 @@ pub(in crate::operator) struct Moving {
 
 enum Kind {
     Fold(Box<dyn Fold>),
-    Bag {
-        layout: Layout,
-        codec: KeyCodec,
-        reader: Reader,
-        rows: Option<Rows>,
-        counts: Vec<bool>,
-        group: Group,
-    },
+    Bag(Box<Bag>),
+}
+
+/// The arguments in the frame, where results cannot be taken from folds.
+struct Bag {
+    layout: Layout,
+    codec: KeyCodec,
+    reader: Reader,
+    /// The arguments of all rows of the partition, encoded.
+    rows: Option<Rows>,
+    /// Which rows of the partition count.
+    counts: Vec<bool>,
+    group: Group,
 }
 
 impl Moving {
@@ -66,14 +71,14 @@ impl Moving {
             (Some(fold), _) => Kind::Fold(fold),
             (None, Some(layout)) => {
                 let (columns, orders): (Vec<usize>, Vec<RowOrder>) = layout.columns.iter().copied().unzip();
-                Kind::Bag {
+                Kind::Bag(Box::new(Bag {
                     codec: KeyCodec::ordered(columns.iter().map(type_of).collect(), &orders)?,
                     reader: Reader::new(&call)?,
                     layout,
                     rows: None,
                     counts: Vec::new(),
                     group: Group::Empty,
-                }
+                }))
             }
             (None, None) => return Err(Error::internal(format!("{function:?} has no state"))),
         };
@@ -98,25 +103,18 @@ impl Moving {
             .map(|column| columns[*column].clone())
             .collect();
         self.filter = self.call.filter.map(|column| columns[column].as_boolean().clone());
-        if let Kind::Bag {
-            layout,
-            codec,
-            rows: encoded,
-            counts,
-            ..
-        } = &mut self.kind
-        {
+        if let Kind::Bag(bag) = &mut self.kind {
             let places: ArrayRef = Arc::new(Int64Array::from_iter_values(0..rows as i64));
             let column = |index: usize| columns.get(index).unwrap_or(&places).clone();
-            let all: Vec<ArrayRef> = layout.columns.iter().map(|(index, _)| column(*index)).collect();
-            *encoded = Some(codec.encode(&all, rows)?);
-            let required: Vec<ArrayRef> = layout.required.iter().map(|index| column(*index)).collect();
+            let all: Vec<ArrayRef> = bag.layout.columns.iter().map(|(index, _)| column(*index)).collect();
+            bag.rows = Some(bag.codec.encode(&all, rows)?);
+            let required: Vec<ArrayRef> = bag.layout.required.iter().map(|index| column(*index)).collect();
             let passes = |row: usize| {
                 self.filter
                     .as_ref()
                     .is_none_or(|filter| filter.is_valid(row) && filter.value(row))
             };
-            *counts = (0..rows)
+            bag.counts = (0..rows)
                 .map(|row| passes(row) && required.iter().all(|column| column.is_valid(row)))
                 .collect();
         }
@@ -128,7 +126,7 @@ impl Moving {
     pub(in crate::operator) fn clear(&mut self) {
         match &mut self.kind {
             Kind::Fold(fold) => fold.begin(1),
-            Kind::Bag { group, .. } => *group = Group::Empty,
+            Kind::Bag(bag) => bag.group = Group::Empty,
         }
     }
 
@@ -165,13 +163,11 @@ impl Moving {
                     filter: filter.as_ref(),
                 })
             }
-            Kind::Bag {
-                rows, counts, group, ..
-            } => {
+            Kind::Bag(bag) => {
                 let amount = weights.at(0);
-                for row in range.filter(|row| counts[*row]) {
-                    if let Some(rows) = rows {
-                        group.add(rows.row(row).data(), amount);
+                for row in range.filter(|row| bag.counts[*row]) {
+                    if let Some(rows) = &bag.rows {
+                        bag.group.add(rows.row(row).data(), amount);
                     }
                 }
                 Ok(())
@@ -183,9 +179,7 @@ impl Moving {
     pub(in crate::operator) fn result(&self) -> Result<(ArrayRef, Option<Error>)> {
         let Results { values, failures } = match &self.kind {
             Kind::Fold(fold) => fold.results()?,
-            Kind::Bag {
-                codec, reader, group, ..
-            } => reader.results(codec, &[group])?,
+            Kind::Bag(bag) => bag.reader.results(&bag.codec, &[&bag.group])?,
         };
         Ok((values, failures.into_iter().next().map(|(_, error)| error)))
     }

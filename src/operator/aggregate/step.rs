@@ -274,14 +274,14 @@ impl Running {
             differs(before, after, &mut changed)?;
         }
         let (mut deletes, mut inserts) = (Vec::new(), Vec::new());
-        for group in 0..groups.len() {
+        for (group, &changed) in changed.iter().enumerate() {
             let before = stood(group).then_some(old.failures[group].as_ref());
             let after = stands(group).then_some(new.failures[group].as_ref());
             let (shown, shows) = (before == Some(None), after == Some(None));
-            if shown && (!shows || changed[group]) {
+            if shown && (!shows || changed) {
                 deletes.push(group as u32);
             }
-            if shows && (!shown || changed[group]) {
+            if shows && (!shown || changed) {
                 inserts.push(group as u32);
             }
             let (failed, fails) = (before.flatten(), after.flatten());

@@ -203,14 +203,14 @@ impl Computed {
         moving.begin(partition.columns, rows)?;
         let mut at = 0..0;
         let mut results: Vec<ArrayRef> = Vec::new();
-        let mut last: Option<(Range<usize>, [Range<usize>; 2], Option<Error>)> = None;
+        let mut last: Option<Framed> = None;
         let mut places: Vec<(usize, usize)> = Vec::with_capacity(rows);
         for row in 0..rows {
             let whole = range(&frame, partition.peers, partition.edges, row)?;
             let out = excluded(&frame, partition.peers, &whole, row);
             let same = last
                 .as_ref()
-                .is_some_and(|(range, excluded, _)| *range == whole && *excluded == out);
+                .is_some_and(|last| last.frame == whole && last.excluded == out);
             if !same {
                 slide(moving, &at, &whole)?;
                 at = whole.clone();
@@ -218,9 +218,13 @@ impl Computed {
                 let (value, error) = moving.result()?;
                 out.iter().cloned().try_for_each(|range| moving.add(range))?;
                 results.push(value);
-                last = Some((whole, out, error));
+                last = Some(Framed {
+                    frame: whole,
+                    excluded: out,
+                    error,
+                });
             }
-            if let Some((_, _, Some(error))) = &last {
+            if let Some(error) = last.as_ref().and_then(|last| last.error.as_ref()) {
                 failures.push((row, error.clone()));
             }
             places.push((results.len() - 1, 0));
@@ -234,6 +238,13 @@ impl Computed {
         }
         Ok(interleave(&parts, &places)?)
     }
+}
+
+/// A frame over which an aggregate was taken, and why it failed if it did.
+struct Framed {
+    frame: Range<usize>,
+    excluded: [Range<usize>; 2],
+    error: Option<Error>,
 }
 
 /// Moves an aggregate's rows from one range to another.

@@ -123,11 +123,14 @@ impl Lowering {
     }
 }
 
+/// Two expressions that must be equal, of the left and of the right side.
+type Pair = (Expr, Expr);
+
 /// The pairs of `x NOT IN (subquery)`, x and what it is looked for in first, and what else must hold.
 ///
 /// DataFusion makes pairs of equalities between columns of both sides only: an x without a column is left in the
 /// filter. No other equality there has a side without a column, since a subquery's own filters stay in it.
-fn not_in(join: &logical_expr::Join) -> Result<(Vec<(Expr, Expr)>, Option<Expr>)> {
+fn not_in(join: &logical_expr::Join) -> Result<(Vec<Pair>, Option<Expr>)> {
     let mut pairs = join.on.clone();
     let mut rest = Vec::new();
     let mut constant = None;

@@ -13,6 +13,9 @@ mod prune;
 use super::{NodeId, Plan};
 use crate::error::Result;
 
+/// Rewrites the plan with that root: the new plan and its root; `None` if there is nothing to change.
+pub type Apply = fn(&Plan, NodeId) -> Result<Option<(Plan, NodeId)>>;
+
 /// One rewrite.
 #[derive(Debug, Clone, Copy)]
 pub struct Rule {
@@ -20,8 +23,8 @@ pub struct Rule {
     pub name: &'static str,
     /// What it does, in a sentence.
     pub summary: &'static str,
-    /// The rewritten plan; `None` if it has nothing to change.
-    pub apply: fn(&Plan, NodeId) -> Result<Option<(Plan, NodeId)>>,
+    /// The rewrite.
+    pub apply: Apply,
 }
 
 /// All rules, in the order in which they run.

@@ -16,7 +16,7 @@ use crate::sql::statement::{Discard, OneOrAll, Parsed, Statement};
 use crate::types::text::Settings;
 use crate::types::{ColumnBuilder, Nullability, Type};
 use arrow::array::{ArrayRef, RecordBatch};
-use arrow::datatypes::{Field, Schema};
+use arrow::datatypes::Schema;
 use bytes::Bytes;
 use pgwire::messages::PgWireBackendMessage as Backend;
 use pgwire::messages::data::{NoData, ParameterDescription};
@@ -229,7 +229,7 @@ impl Connection {
             }
             Outcome::Done { tag } => return Ok(self.put_tag_or_error(Ok(tag))),
             Outcome::CopyIn(copy) => {
-                let result = self.copy_in(copy).await?;
+                let result = self.copy_in(*copy).await?;
                 return Ok(self.put_tag_or_error(result));
             }
             Outcome::CopyOut { columns, rows, format } => {
@@ -385,9 +385,7 @@ fn bound(prepared: &Prepared, bind: &Bind, settings: Settings) -> Result<Paramet
         let format = report::format_of(formats, index);
         let column =
             one_value(kind, value.as_ref(), format, settings).map_err(|error| place(error, &bind.portal, index + 1))?;
-        fields.push(Field::from(
-            kind.field(format!("${}", index + 1), Nullability::Nullable),
-        ));
+        fields.push(kind.field(format!("${}", index + 1), Nullability::Nullable));
         columns.push(column);
     }
     let row = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?;

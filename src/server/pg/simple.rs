@@ -90,7 +90,7 @@ impl Connection {
                     .await?
                     .map(|count| report::tag_text(&tag, count))
             }
-            Outcome::CopyIn(copy) => self.copy_in(copy).await?,
+            Outcome::CopyIn(copy) => self.copy_in(*copy).await?,
             Outcome::CopyOut { columns, rows, format } => self.copy_out(columns, rows, format).await?,
             Outcome::Subscribe { columns, rows } => self.subscribe(columns, rows).await?,
         };

@@ -231,7 +231,7 @@ impl Settle {
         let common = if common == Type::Unknown { Type::Text } else { common };
         let expr = cast_expression(expr, &left, &common, Context::Implicit, &self.zone).map_err(external)?;
         let plan = if subquery.subquery.schema().fields().len() == 1 {
-            cast_columns_of(&subquery.subquery, &[common.clone()], &self.zone)?
+            cast_columns_of(&subquery.subquery, std::slice::from_ref(&common), &self.zone)?
         } else {
             subquery.subquery
         };

@@ -9,13 +9,12 @@ use crate::sql::error::external;
 use crate::sql::function::cast::{Context, cast_expression, is_float, is_integer, is_numeric, is_text};
 use crate::sql::function::operator::{Operator, is_swappable, resolve};
 use crate::sql::function::special;
-use crate::types::{Nullability, Type};
+use crate::types::Type;
 use datafusion::common::{DFSchema, Result as DataFusionResult, ScalarValue};
-use datafusion::logical_expr::expr::{BinaryExpr, ScalarFunction};
+use datafusion::logical_expr::expr::BinaryExpr;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr};
 use datafusion::logical_expr::{Expr, ExprSchemable, GetFieldAccess, Operator as Native};
 use sqlparser::ast::BinaryOperator;
-use std::sync::Arc;
 
 /// Plans operators.
 #[derive(Debug)]
@@ -285,17 +284,4 @@ fn exact(left: &Type, right: &Type) -> Type {
         | (Some(Exact::Fixed(..)), Some(Exact::Quotient)) => Type::Quotient,
         _ => Type::Numeric(None),
     }
-}
-
-/// A parameter with a type.
-pub(crate) fn typed_placeholder(id: &str, kind: &Type) -> Expr {
-    Expr::Placeholder(datafusion::logical_expr::expr::Placeholder::new_with_field(
-        id.to_owned(),
-        Some(Arc::new(kind.field(id, Nullability::Nullable))),
-    ))
-}
-
-/// Whether an expression calls a function of that name.
-pub(crate) fn calls(expr: &Expr, name: &str) -> bool {
-    matches!(expr, Expr::ScalarFunction(ScalarFunction { func, .. }) if func.name() == name)
 }

@@ -266,7 +266,7 @@ impl Sum {
 
     fn finish(&self) -> Result<ScalarValue> {
         if self.count == 0 {
-            return Ok(ScalarValue::try_from(&self.result.arrow()).map_err(crate::sql::error::from_datafusion)?);
+            return ScalarValue::try_from(&self.result.arrow()).map_err(crate::sql::error::from_datafusion);
         }
         match (self.which, self.total) {
             (Which::Sum, Running::Exact(total, _)) => exact(total, &self.result),

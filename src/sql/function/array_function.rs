@@ -319,14 +319,14 @@ fn slice(call: &Call<'_>) -> Result<ArrayRef> {
     let mut indices: Vec<u32> = Vec::new();
     let mut offsets = vec![0];
     let mut valid = Vec::with_capacity(call.rows);
-    for row in 0..call.rows {
+    for (row, &start) in starts.iter().enumerate().take(call.rows) {
         let known = lists.is_valid(row) && from.is_valid(row) && to.is_valid(row);
         valid.push(known);
         if known {
             let length = i64::from(lists.value_length(row));
             let first = from.value(row).max(1);
             let last = to.value(row).min(length);
-            indices.extend((first..=last).map(|position| (i64::from(starts[row]) + position - 1) as u32));
+            indices.extend((first..=last).map(|position| (i64::from(start) + position - 1) as u32));
         }
         offsets.push(indices.len() as i32);
     }
@@ -411,7 +411,7 @@ fn keep(call: &Call<'_>, test: impl Fn(Option<Comparator<'_>>, &ArrayRef, usize,
     let mut indices: Vec<u32> = Vec::new();
     let mut offsets = vec![0];
     let mut valid = Vec::with_capacity(call.rows);
-    for row in 0..call.rows {
+    for (row, &start) in starts.iter().enumerate().take(call.rows) {
         valid.push(lists.is_valid(row));
         if lists.is_valid(row) {
             let list = lists.value(row);
@@ -420,7 +420,7 @@ fn keep(call: &Call<'_>, test: impl Fn(Option<Comparator<'_>>, &ArrayRef, usize,
             indices.extend(
                 (0..list.len())
                     .filter(|at| test(compare, &list, row, *at))
-                    .map(|at| (starts[row] as usize + at) as u32),
+                    .map(|at| (start as usize + at) as u32),
             );
         }
         offsets.push(indices.len() as i32);

@@ -67,15 +67,6 @@ impl Exact {
         })
     }
 
-    /// The type of that many digits.
-    pub(crate) fn kind(self) -> Type {
-        match self {
-            Self::Fixed(precision, scale) => Type::Numeric(Some((precision, scale))),
-            Self::Free => Type::Numeric(None),
-            Self::Quotient => Type::Quotient,
-        }
-    }
-
     fn scale(self) -> i8 {
         match self {
             Self::Fixed(_, scale) => scale,

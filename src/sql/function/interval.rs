@@ -253,7 +253,7 @@ pub(crate) fn scaled_by(interval: IntervalMonthDayNano, scale: impl Fn(f64) -> f
     }
     let micros = scale(interval.nanoseconds as f64 / 1000.0) + seconds * 1e6;
     let micros = micros.round_ties_even();
-    if !(micros.abs() < i64::MAX as f64 / 1000.0) {
+    if micros.is_nan() || micros.abs() >= i64::MAX as f64 / 1000.0 {
         return Err(interval_out_of_range());
     }
     Ok(IntervalMonthDayNano::new(

@@ -92,7 +92,7 @@ fn text_pairs(_: &[Type]) -> Type {
 
 use Kind::{Any, Text};
 
-const OBJECT: &[Overload] = &[variadic(&[], Any, json, |call| build_object(call))];
+const OBJECT: &[Overload] = &[variadic(&[], Any, json, build_object)];
 const OBJECT_B: &[Overload] = &[variadic(&[], Any, jsonb, |call| normal(&build_object(call)?))];
 
 /// The functions of this file.
@@ -110,7 +110,7 @@ pub(super) const FUNCTIONS: &[Definition] = &[
     named(
         "json_build_array",
         "An array of values.",
-        &[variadic(&[], Any, json, |call| build_array(call))],
+        &[variadic(&[], Any, json, build_array)],
     ),
     named(
         "jsonb_build_array",
@@ -331,7 +331,7 @@ fn to_json(call: &Call<'_>) -> Result<ArrayRef> {
 }
 
 fn build_object(call: &Call<'_>) -> Result<ArrayRef> {
-    if call.arguments.len() % 2 != 0 {
+    if !call.arguments.len().is_multiple_of(2) {
         return Err(
             Error::semantic("22023", "argument list must have even number of elements")
                 .with_hint("The arguments of json_build_object() must consist of alternating keys and values."),

@@ -299,7 +299,7 @@ mod tests {
         assert_eq!(window_start(-10, 10, 0), -10);
         assert_eq!(window_start(5, 10, 3), 3);
         assert_eq!(window_start(2, 10, 3), -7);
-        assert_eq!(window_start(2, 10, -7), -7 + 0);
+        assert_eq!(window_start(2, 10, -7), -7);
         assert_eq!(window_start(2, 10, 1003), -7);
     }
 

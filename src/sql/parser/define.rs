@@ -412,10 +412,12 @@ impl Reader<'_> {
             match token.token {
                 Token::LParen => depth += 1,
                 Token::RParen => depth = depth.saturating_sub(1),
-                _ if depth == 0 && index > next && super::word(&token.token) == Some("with") => {
-                    if self.tokens.get(index + 1).is_some_and(|t| t.token == Token::LParen) {
-                        start = Some(index);
-                    }
+                _ if depth == 0
+                    && index > next
+                    && super::word(&token.token) == Some("with")
+                    && self.tokens.get(index + 1).is_some_and(|t| t.token == Token::LParen) =>
+                {
+                    start = Some(index);
                 }
                 _ => {}
             }

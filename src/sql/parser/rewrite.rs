@@ -81,11 +81,9 @@ fn window_function_arguments(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
             Token::RParen => {
                 open.pop();
             }
-            Token::Word(_) if inside && is_word(Some(current), "table") => {
-                if is_any_word(tokens.get(index + 1)) {
-                    index += 1;
-                    continue;
-                }
+            Token::Word(_) if inside && is_word(Some(current), "table") && is_any_word(tokens.get(index + 1)) => {
+                index += 1;
+                continue;
             }
             Token::Word(_) if inside && is_word(Some(current), "partition") && is_word(tokens.get(index + 1), "by") => {
                 output.push(token(Token::Comma, current.span));

@@ -234,7 +234,8 @@ impl Reader<'_> {
         let word_values = matches!(self.peek_word().as_deref(), Some("role"))
             || self.peek_nth_word(1).as_deref() == Some("authorization");
         let name = self.setting_name()?;
-        if !(self.take_token(&Token::Eq) || self.take("to")) && !word_values {
+        let assigns = self.take_token(&Token::Eq) || self.take("to");
+        if !assigns && !word_values {
             return Err(self.unexpected());
         }
         let value = self.setting_value()?;

@@ -412,16 +412,11 @@ fn of_zone_name(byte: u8) -> bool {
 fn clock(time: &str, text: &str, kind: &str) -> Result<i64> {
     let (whole, fraction) = time.split_once('.').unwrap_or((time, ""));
     let mut parts = [0_i64; 3];
-    let mut count = 0;
-    for part in whole.split(':') {
-        if count == 3 {
+    for (index, part) in whole.split(':').enumerate() {
+        if index == parts.len() || part.is_empty() {
             return Err(invalid(text, kind));
         }
-        if part.is_empty() {
-            return Err(invalid(text, kind));
-        }
-        parts[count] = part.parse().map_err(|_| field_out_of_range(text))?;
-        count += 1;
+        parts[index] = part.parse().map_err(|_| field_out_of_range(text))?;
     }
     let [hours, minutes, seconds] = parts;
     let micros = fraction_micros(fraction);

@@ -121,7 +121,7 @@ fn check(file: &str) {
             is_writing || recorded.is_empty() || recorded == plan,
             "{file}: {query}was:\n{recorded}is:\n{plan}"
         );
-        write!(after, "{query}{plan}\n").unwrap();
+        writeln!(after, "{query}{plan}").unwrap();
     }
     if is_writing {
         std::fs::write(&path, &after).unwrap();

@@ -1,6 +1,7 @@
 //! Aggregates against naive ones.
 
 use super::*;
+use crate::delta::RowOrder;
 use crate::operator::harness::{Action, Bench, Law, Row, actions, row, rows_of, schema_of};
 use arrow::datatypes::DataType;
 use proptest::prelude::*;

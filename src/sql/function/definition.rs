@@ -34,8 +34,6 @@ pub(crate) enum Kind {
     Timestamp,
     Timestamptz,
     Interval,
-    Json,
-    Jsonb,
     /// An array of texts.
     Texts,
     /// Any array, as it is.
@@ -102,8 +100,6 @@ impl Kind {
             Self::Timestamp => Type::Timestamp(None),
             Self::Timestamptz => Type::Timestamptz(None),
             Self::Interval => Type::Interval,
-            Self::Json => Type::Json,
-            Self::Jsonb => Type::Jsonb,
             Self::Texts => Type::Array(Box::new(Type::Text)),
             Self::Array | Self::Any => match given {
                 Type::Unknown => Type::Text,

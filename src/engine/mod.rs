@@ -2,7 +2,7 @@
 //!
 //! An [`Engine`] is the handle that everybody shares; a [`Session`] is one client's view of it. Statements that read
 //! run against the [`Published`] epoch, as batch queries (`query`); statements that change anything become commands to
-//! the [driver](driver), which makes epochs of them.
+//! the [`driver`], which makes epochs of them.
 //!
 //! - `session`, `transaction`, `settings`, `cursor`: what a client has open
 //! - `query`, `change`, `copy`, `definition`, `show`, `explain`, `subscribe`, `verify`: the statements by family

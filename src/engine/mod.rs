@@ -9,31 +9,31 @@
 //! - `driver`, `base`, `view`, `build`, `install`: how an epoch is made, and how views come to life
 //! - `published`, `record`: what readers see, and what is written about it
 
-mod base;
-mod build;
-mod change;
-mod command;
+pub(crate) mod base;
+pub(crate) mod build;
+pub(crate) mod change;
+pub(crate) mod command;
 mod complete;
 mod copy;
 mod cursor;
-mod definition;
-mod driver;
+pub(crate) mod definition;
+pub(crate) mod driver;
 mod explain;
-mod install;
-mod plan;
-mod published;
-mod query;
-mod record;
-mod session;
+pub(crate) mod install;
+pub(crate) mod plan;
+pub(crate) mod published;
+pub(crate) mod query;
+pub(crate) mod record;
+pub(crate) mod session;
 mod settings;
 mod show;
 mod sink;
-mod source;
-mod subscribe;
+pub(crate) mod source;
+pub(crate) mod subscribe;
 mod system;
 mod transaction;
-mod verify;
-mod view;
+pub(crate) mod verify;
+pub(crate) mod view;
 
 pub use copy::CopyIn;
 pub use published::Published;

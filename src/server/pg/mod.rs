@@ -7,12 +7,12 @@
 
 mod channel;
 mod connection;
-mod extended;
+pub(crate) mod extended;
 mod frontend;
 mod portal;
 mod report;
 mod rows;
-mod simple;
+pub(crate) mod simple;
 mod startup;
 mod transfer;
 

@@ -189,6 +189,48 @@ fn known_text(text: &str) -> Option<Error> {
             format!("column \"{column}\" must appear in the GROUP BY clause or be used in an aggregate function"),
         );
     }
+    if let Some(error) = missing_function(text) {
+        return Some(error);
+    }
+    if text.contains("Aggregate function calls cannot be nested") {
+        return semantic("42803", "aggregate function calls cannot be nested".to_owned());
+    }
+    if let Some(position) = between(text, "Order by column out of bounds, specified: ", ",") {
+        return semantic("42P10", format!("ORDER BY position {position} is not in select list"));
+    }
+    if text.contains("Order by index starts at 1") {
+        return semantic("42P10", "ORDER BY position 0 is not in select list".to_owned());
+    }
+    if text.contains("is defined multiple times") {
+        let name = between(text, "The window ", " is defined").unwrap_or("");
+        return semantic("42P20", format!("window \"{name}\" is already defined"));
+    }
+    if text.contains("UNION field") || text.contains("have different type in inputs") {
+        return semantic("42804", "UNION types cannot be matched".to_owned());
+    }
+    if text.contains("FILTER clause can only be used with aggregate window functions") {
+        return Some(Error::unsupported(
+            "FILTER is not implemented for non-aggregate window functions",
+        ));
+    }
+    if text.contains("WITHIN GROUP is only supported for ordered-set") {
+        return semantic("42809", "WITHIN GROUP is for ordered-set aggregates only".to_owned());
+    }
+    if text.contains("start bound cannot be UNBOUNDED FOLLOWING") {
+        return semantic("42P20", "frame start cannot be UNBOUNDED FOLLOWING".to_owned());
+    }
+    if text.contains("end bound cannot be UNBOUNDED PRECEDING") {
+        return semantic("42P20", "frame end cannot be UNBOUNDED PRECEDING".to_owned());
+    }
+    if text.contains("GROUPS requires an ORDER BY") {
+        return semantic("42P20", "GROUPS mode requires an ORDER BY clause".to_owned());
+    }
+    if text.contains("RANGE requires exactly one ORDER BY column") {
+        return semantic(
+            "42P20",
+            "RANGE with offset PRECEDING/FOLLOWING requires exactly one ORDER BY column".to_owned(),
+        );
+    }
     if text.contains("Aggregate functions are not allowed in the WHERE") {
         return semantic("42803", "aggregate functions are not allowed in WHERE".to_owned());
     }
@@ -258,6 +300,54 @@ fn known_text(text: &str) -> Option<Error> {
         return semantic("42P10", "more column aliases than columns".to_owned());
     }
     known_row_text(text)
+}
+
+/// A function that is not there for these arguments.
+fn missing_function(text: &str) -> Option<Error> {
+    let missing = |shown: &str| {
+        Error::semantic("42883", format!("function {shown} does not exist")).with_hint(
+            "No function matches the given name and argument types. You might need to add explicit type casts.",
+        )
+    };
+    // Ours, wrapped in DataFusion's account of all that it tried.
+    if let Some(shown) = between(text, "External error: function ", " does not exist") {
+        return Some(missing(shown));
+    }
+    let shown = between(
+        text,
+        "No function matches the given name and argument types '",
+        "'. You",
+    )?;
+    let (name, types) = shown.split_once('(')?;
+    let types: Vec<&str> = types
+        .trim_end_matches(')')
+        .split(", ")
+        .filter(|name| !name.is_empty())
+        .map(postgres_name)
+        .collect();
+    Some(missing(&format!("{name}({})", types.join(", "))))
+}
+
+/// The name in PostgreSQL of an Arrow type.
+fn postgres_name(arrow: &str) -> &str {
+    match arrow {
+        "Boolean" => "boolean",
+        "Int16" => "smallint",
+        "Int32" => "integer",
+        "Int64" | "UInt64" => "bigint",
+        "Float32" => "real",
+        "Float64" => "double precision",
+        "Utf8" | "LargeUtf8" | "Utf8View" => "text",
+        "Binary" | "BinaryView" => "bytea",
+        "Date32" => "date",
+        "Null" => "unknown",
+        other if other.starts_with("Decimal") => "numeric",
+        other if other.starts_with("Time64") => "time without time zone",
+        other if other.starts_with("Interval") => "interval",
+        other if other.starts_with("Timestamp") && other.contains("None") => "timestamp without time zone",
+        other if other.starts_with("Timestamp") => "timestamp with time zone",
+        other => other,
+    }
 }
 
 /// What rows can cause while a statement runs.

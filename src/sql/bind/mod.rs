@@ -10,6 +10,7 @@
 
 mod analyse;
 pub mod change;
+mod check;
 mod counted;
 mod desugar;
 pub(crate) mod expression;
@@ -254,6 +255,7 @@ impl<'a> Binder<'a> {
 
     /// Plans a query, names resolved but types not coerced yet.
     fn plan_query(&self, query: &ast::Query, parameters: &ParameterTypes) -> Result<LogicalPlan> {
+        check::query(query).map_err(|fault| self.placed(fault.0, fault.1))?;
         let mut rewritten = query.clone();
         label::label_beside_wildcard(&mut rewritten.body);
         desugar::query(&mut rewritten);
@@ -284,6 +286,14 @@ impl<'a> Binder<'a> {
     /// A DataFusion error in PostgreSQL's words, at the name that it is about.
     fn located<T: ast::Visit>(&self, error: DataFusionError, tree: &T) -> Error {
         let (error, location) = with_location(error);
+        let location = locate::place(&error, tree)
+            .or_else(|| check::literal(&error, tree))
+            .or(location);
+        self.placed(error, location)
+    }
+
+    /// The error with the position of a place in the statement.
+    fn placed(&self, error: Error, location: Option<sqlparser::tokenizer::Location>) -> Error {
         // Inside a view, places are in another text.
         if error.position().is_some() || !self.views.borrow().is_empty() {
             return error;
@@ -291,7 +301,6 @@ impl<'a> Binder<'a> {
         let Some(source) = self.source else {
             return error;
         };
-        let location = locate::place(&error, tree).or(location);
         match location.and_then(|location| source.position(location)) {
             Some(position) => error.with_position(position),
             None => error,

@@ -56,6 +56,9 @@ pub const HTTP_TIMEOUT_MS: u64 = 10_000;
 /// The milliseconds that connections have to end when the server stops.
 pub const SHUTDOWN_TIMEOUT_MS: u64 = 10_000;
 
+/// The bytes of the latest changes that are kept in memory for `SUBSCRIBE ... AS OF EPOCH`.
+pub const CHANGE_LOG_BYTES_MAX: usize = 64 << 20;
+
 /// Who may connect.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Authentication {

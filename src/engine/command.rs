@@ -3,15 +3,15 @@
 //! Sessions and sources talk to the driver through one channel. A command that changes something is answered when its
 //! epoch is durable and published.
 
+use super::feed::{EpochChange, Subscription, SubscriptionReport};
 use super::published::Published;
 use crate::catalog::{Catalog, RelationId};
 use crate::dataflow::Flow;
 use crate::delta::Delta;
 use crate::error::{Error, Result};
 use crate::plan::{NodeId, Plan};
-use crate::time::Epoch;
 use std::sync::Arc;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 /// Where an answer goes.
 pub type Reply<T> = oneshot::Sender<Result<T>>;
@@ -29,9 +29,11 @@ pub enum Command {
     /// Somebody no longer waits for a view that is being filled.
     CancelBuild(RelationId),
     /// Send a relation's changes to somebody from now on.
-    Subscribe(Subscription, Reply<Arc<Published>>),
-    /// What the flows do, for the `headwater` schema.
-    Inspect(Reply<Vec<FlowReport>>),
+    Subscribe(Subscription, Reply<Subscribed>),
+    /// The subscription that a temporary view was made for has ended.
+    DropTemporary(RelationId),
+    /// What the flows and the subscribers do, for the `headwater` schema.
+    Inspect(Reply<Inspection>),
     /// Answered when everything that came before is in the views.
     Flush(Reply<Arc<Published>>),
     /// Stop after what came before.
@@ -109,22 +111,22 @@ pub enum Answer {
     AtOnce,
 }
 
-/// Somebody who wants to see a relation's changes.
+/// How a subscription begins.
 #[derive(Debug)]
-pub struct Subscription {
-    /// The relation.
-    pub relation: RelationId,
-    /// Where the changes go; an epoch without changes is told too.
-    pub sender: mpsc::Sender<EpochChange>,
+pub struct Subscribed {
+    /// The epoch whose rows are its snapshot.
+    pub published: Arc<Published>,
+    /// The past changes that it asked for.
+    pub past: Vec<EpochChange>,
 }
 
-/// A relation's change in one epoch.
-#[derive(Debug, Clone)]
-pub struct EpochChange {
-    /// The epoch.
-    pub epoch: Epoch,
-    /// The change.
-    pub delta: Delta,
+/// What runs and who listens.
+#[derive(Debug, Clone, Default)]
+pub struct Inspection {
+    /// The flows.
+    pub flows: Vec<FlowReport>,
+    /// The subscriptions.
+    pub subscriptions: Vec<SubscriptionReport>,
 }
 
 /// What a view's flow does.

@@ -475,6 +475,50 @@ impl Session {
         done("CREATE SINK")
     }
 
+    /// A view that only its subscription knows.
+    pub(super) fn define_temporary(
+        &mut self,
+        parsed: &Parsed,
+        (schema, name): (&str, String),
+        query: &QueryText,
+    ) -> Result<Arc<Relation>> {
+        let view = self.view();
+        let bound = self.bind_query(&view, parsed, &query.query, &mut ParameterTypes::default())?;
+        let columns = named_columns(&bound.columns, &[])?;
+        let depends_on = self.dependencies(&bound.plan, query);
+        let mut options = BTreeMap::new();
+        let zone = self.settings.zone().name();
+        if zone != "UTC" {
+            options.insert("time_zone".to_owned(), zone);
+        }
+        let search_path = self.search_path();
+        let relation = self.change_catalog(|catalog| {
+            let id = RelationId(catalog.next_id);
+            catalog.next_id += 1;
+            let mut relation = Relation {
+                id,
+                schema: schema.to_owned(),
+                name,
+                columns,
+                kind: RelationKind::MaterializedView(MaterializedView {
+                    query: query.text.clone(),
+                    emit: Emit::OnUpdate,
+                    on_error: OnError::Skip,
+                    options,
+                }),
+                depends_on,
+                sql: String::new(),
+                search_path,
+            };
+            relation.sql = super::show::create_statement(&relation);
+            let relation = Arc::new(relation);
+            catalog.relations.insert(id, relation.clone());
+            Ok(relation)
+        })?;
+        self.plan_new(&relation)?;
+        Ok(relation)
+    }
+
     /// Plans a new view, so that whatever cannot be maintained is refused now.
     fn plan_new(&mut self, relation: &Arc<Relation>) -> Result<()> {
         let plan = plan_relation(&self.catalog(), relation)?;

@@ -7,14 +7,14 @@
 
 use super::base::{Base, Pending};
 use super::build::{Build, BuildContext};
-use super::command::{Command, Define, EpochChange, FlowReport, Ingest, Reply, Subscription, Write};
+use super::command::{Command, Define, FlowReport, Ingest, Inspection, Reply, Subscribed, Write};
+use super::feed::{Feeds, Subscription};
 use super::published::{Published, Status, Stored};
 use super::record;
 use super::view::ViewFlow;
 use crate::catalog::{Catalog, RelationId};
 use crate::config::Config;
 use crate::dataflow::{Changes, FlowOptions};
-use crate::delta::Delta;
 use crate::error::{Error, Result};
 use crate::operator::{First, StepTime};
 use crate::state::{Commit, Durability, Store};
@@ -24,7 +24,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc;
 
 /// How long written epochs may wait for a sync when nobody waits for them.
 const SYNC_INTERVAL_MS: u64 = 1000;
@@ -45,7 +44,7 @@ pub struct Driver {
     pub(super) builds: HashMap<RelationId, Build>,
     pub(super) published: Arc<ArcSwap<Published>>,
     pub(super) commands: super::command::Commands,
-    subscribers: HashMap<RelationId, Vec<mpsc::Sender<EpochChange>>>,
+    pub(super) feeds: Feeds,
     inbox: Receiver<Command>,
     unsynced_since: Option<Instant>,
     stopping: Option<Reply<()>>,
@@ -88,7 +87,7 @@ impl Driver {
             builds: HashMap::new(),
             published,
             commands,
-            subscribers: HashMap::new(),
+            feeds: Feeds::new(opened.epoch),
             inbox,
             unsynced_since: None,
             stopping: None,
@@ -191,6 +190,7 @@ impl Driver {
             Command::Built(relation, result) => self.built(relation, *result),
             Command::CancelBuild(relation) => self.cancel_build(relation),
             Command::Subscribe(subscription, reply) => self.subscribe(subscription, reply),
+            Command::DropTemporary(relation) => self.take_back(relation),
             Command::Inspect(reply) => {
                 let _ = reply.send(Ok(self.inspect()));
             }
@@ -307,14 +307,15 @@ impl Driver {
         let changes = self.step(time, &mut making);
         match self.commit(time, making.commit, making.synced) {
             Ok(published) => {
-                self.tell(time.epoch, &changes);
+                let touched = changes.len();
+                self.feeds.tell(time.epoch, changes, &self.relations);
                 for reply in making.answers {
                     let _ = reply.send(Ok(published.clone()));
                 }
                 for credit in making.credits {
                     let _ = credit.send(Ok(()));
                 }
-                tracing::debug!(epoch = time.epoch.0, relations = changes.len(), elapsed = ?started.elapsed(), "epoch");
+                tracing::debug!(epoch = time.epoch.0, relations = touched, elapsed = ?started.elapsed(), "epoch");
                 self.keep_memory();
             }
             Err(error) => {
@@ -400,36 +401,14 @@ impl Driver {
         published
     }
 
-    /// Tells the subscribers. One that cannot keep up is cut off; it never stalls the engine.
-    fn tell(&mut self, epoch: Epoch, changes: &Changes) {
-        let relations = self.relations.clone();
-        self.subscribers.retain(|relation, senders| {
-            let delta = match changes.get(relation) {
-                Some(delta) => consolidated(&relations, *relation, delta),
-                None => Delta::new(),
-            };
-            senders.retain(|sender| {
-                let change = EpochChange {
-                    epoch,
-                    delta: delta.clone(),
-                };
-                !matches!(
-                    sender.try_send(change),
-                    Err(mpsc::error::TrySendError::Closed(_) | mpsc::error::TrySendError::Full(_))
-                )
-            });
-            !senders.is_empty()
-        });
-    }
-
-    fn subscribe(&mut self, subscription: Subscription, reply: Reply<Arc<Published>>) {
-        let Subscription { relation, sender } = subscription;
-        if !self.relations.contains_key(&relation) {
+    fn subscribe(&mut self, subscription: Subscription, reply: Reply<Subscribed>) {
+        if !self.relations.contains_key(&subscription.relation) {
             let _ = reply.send(Err(Error::semantic("42P01", "the relation was dropped meanwhile")));
             return;
         }
-        self.subscribers.entry(relation).or_default().push(sender);
-        let _ = reply.send(Ok(self.published.load_full()));
+        let past = self.feeds.subscribe(subscription, self.epoch);
+        let published = self.published.load_full();
+        let _ = reply.send(past.map(|past| Subscribed { published, past }));
     }
 
     /// Stops a view and all that read it. The others run on.
@@ -509,14 +488,15 @@ impl Driver {
         self.open_views();
     }
 
-    fn inspect(&self) -> Vec<FlowReport> {
-        self.views
-            .iter()
-            .map(|(id, view)| FlowReport {
-                relation: *id,
-                nodes: view.status(),
-            })
-            .collect()
+    fn inspect(&self) -> Inspection {
+        let flows = self.views.iter().map(|(id, view)| FlowReport {
+            relation: *id,
+            nodes: view.status(),
+        });
+        Inspection {
+            flows: flows.collect(),
+            subscriptions: self.feeds.reports(),
+        }
     }
 
     /// Answers a definition that cannot be carried out.
@@ -535,10 +515,4 @@ impl Making {
         self.touched = true;
         self.synced = true;
     }
-}
-
-fn consolidated(relations: &HashMap<RelationId, Arc<Stored>>, relation: RelationId, delta: &Delta) -> Delta {
-    let rows = relations.get(&relation).and_then(|stored| stored.rows.as_ref());
-    rows.and_then(|rows| delta.consolidate(&rows.schema).ok())
-        .unwrap_or_else(|| delta.clone())
 }

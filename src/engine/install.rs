@@ -49,8 +49,10 @@ impl Driver {
             .and_then(|()| self.apply(&mut making, write));
         let time = self.next_time();
         let done = done.and_then(|()| {
-            self.step(time, &mut making);
-            self.commit(time, std::mem::take(&mut making.commit), true)
+            let changes = self.step(time, &mut making);
+            let published = self.commit(time, std::mem::take(&mut making.commit), true)?;
+            self.feeds.tell(time.epoch, changes, &self.relations);
+            Ok(published)
         });
         let published = match done {
             Ok(published) => published,
@@ -146,6 +148,7 @@ impl Driver {
     fn drop_flows(&mut self) {
         let catalog = self.catalog.clone();
         self.views.retain(|id, _| catalog.relations.contains_key(id));
+        self.feeds.retain(|id| catalog.relations.contains_key(&id));
         self.builds.retain(|id, build| {
             let stays = catalog.relations.contains_key(id);
             if !stays {
@@ -176,7 +179,7 @@ impl Driver {
                 self.builds.insert(id, build);
             }
             Err(error) => {
-                self.undo(id);
+                self.take_back(id);
                 for reply in replies.drain(..) {
                     let _ = reply.send(Err(error.clone()));
                 }
@@ -199,7 +202,7 @@ impl Driver {
             }
             Err(error) => {
                 tracing::debug!(view = build.relation.name, %error, "the view could not be filled");
-                self.undo(id);
+                self.take_back(id);
                 for reply in build.replies {
                     let _ = reply.send(Err(error.clone()));
                 }
@@ -224,6 +227,7 @@ impl Driver {
         self.relations = Arc::new(relations);
         let published = self.commit(self.next_time(), commit, true)?;
         self.views.insert(id, ViewFlow::new(flow, stored));
+        self.feeds.begin(id, published.epoch);
         Ok(published)
     }
 
@@ -235,7 +239,7 @@ impl Driver {
     }
 
     /// Takes back a view that could not be filled: its name is free again, and nothing of it is left.
-    fn undo(&mut self, id: RelationId) {
+    pub(super) fn take_back(&mut self, id: RelationId) {
         let mut catalog = self.catalog.as_ref().clone();
         let mut gone = vec![id];
         while let Some(next) = gone.pop() {

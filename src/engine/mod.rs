@@ -19,6 +19,7 @@ mod cursor;
 pub(crate) mod definition;
 pub(crate) mod driver;
 mod explain;
+mod feed;
 pub(crate) mod install;
 pub(crate) mod plan;
 pub(crate) mod published;
@@ -224,6 +225,7 @@ impl Engine {
         if opened.catalog.next_id < FIRST_RELATION_ID {
             opened.catalog.next_id = FIRST_RELATION_ID;
         }
+        subscribe::forget_temporary(&store, &mut opened)?;
         let relations = open_relations(&opened.catalog, &opened.records)?;
         install::sweep(&store, &relations)?;
         let published = Arc::new(ArcSwap::from_pointee(Published {

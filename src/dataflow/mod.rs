@@ -74,6 +74,8 @@ pub struct NodeStatus {
     pub inputs: Vec<NodeId>,
     /// What it has done.
     pub counters: NodeCounters,
+    /// The keys of its state in memory.
+    pub resident_keys: usize,
     /// The bytes of its state in memory.
     pub resident_bytes: usize,
     /// Its state tables.
@@ -241,6 +243,7 @@ impl Flow {
                 node: NodeId(index),
                 inputs: running.inputs.clone(),
                 counters: running.counters,
+                resident_keys: running.tables().map(Table::resident_keys).sum(),
                 resident_bytes: running.resident_bytes(),
                 tables: running.tables.clone(),
             })
@@ -279,11 +282,11 @@ impl Running {
         Ok(out)
     }
 
+    fn tables(&self) -> impl Iterator<Item = &Table> {
+        self.shards.iter().flat_map(|shard| shard.tables.0.iter())
+    }
+
     fn resident_bytes(&self) -> usize {
-        self.shards
-            .iter()
-            .flat_map(|shard| shard.tables.0.iter())
-            .map(Table::resident_bytes)
-            .sum()
+        self.tables().map(Table::resident_bytes).sum()
     }
 }

@@ -1,9 +1,11 @@
 //! EXPLAIN: how a query would be maintained, or is.
 
+use super::command::Command;
 use super::session::{Session, rows_of};
 use super::{Outcome, Parameters, ResultColumn, RowsTag};
 use crate::catalog::{Emit, MaterializedView, OnError, Relation, RelationId, RelationKind};
 use crate::error::{Error, Result};
+use crate::plan::NodeId;
 use crate::sql::bind::ParameterTypes;
 use crate::sql::statement::{ExplainFormat, ExplainOptions, ExplainTarget, Name, ObjectKind, Parsed, Statement};
 use crate::types::{Nullability, Type};
@@ -21,6 +23,7 @@ impl Session {
         _parameters: &Parameters,
     ) -> Result<Outcome> {
         let text = match target {
+            ExplainTarget::MaterializedView(name) if options.analyze => self.analyse_view(name).await?,
             ExplainTarget::MaterializedView(name) => self.explain_view(name, options)?,
             ExplainTarget::Statement(statement) => self.explain_statement(parsed, options, statement)?,
         };
@@ -39,6 +42,30 @@ impl Session {
         let relation = self.find(ObjectKind::MaterializedView, name)?;
         let plan = super::plan::plan_relation(&self.catalog(), &relation)?;
         shown(&plan, options)
+    }
+
+    /// What the operators of a running view have done since the server started.
+    async fn analyse_view(&mut self, name: &Name) -> Result<String> {
+        let relation = self.find(ObjectKind::MaterializedView, name)?;
+        let plan = super::plan::plan_relation(&self.catalog(), &relation)?;
+        let told = self.engine.shared().commands.ask(Command::Inspect).await?;
+        let flow = told.flows.into_iter().find(|flow| flow.relation == relation.id);
+        let flow = flow.ok_or_else(|| {
+            Error::semantic("55000", format!("materialized view \"{}\" does not run", relation.name))
+                .with_hint("headwater.views says why.")
+        })?;
+        let done = |id: NodeId| match flow.nodes.iter().find(|node| node.node == id) {
+            Some(node) if !node.inputs.is_empty() => format!(
+                "  (rows in={} out={} busy={:.3} ms state keys={} bytes={})",
+                node.counters.rows_in,
+                node.counters.rows_out,
+                node.counters.busy.as_secs_f64() * 1000.0,
+                node.resident_keys,
+                node.resident_bytes,
+            ),
+            _ => String::new(),
+        };
+        Ok(crate::plan::explain::analysed(&plan.plan, plan.root, &done))
     }
 
     fn explain_statement(
@@ -89,8 +116,8 @@ fn shown(view: &super::command::ViewPlan, options: &ExplainOptions) -> Result<St
     use crate::plan::explain;
     let (plan, root) = (&view.plan, view.root);
     if options.analyze {
-        return Err(Error::unsupported("EXPLAIN ANALYZE is not supported")
-            .with_hint("headwater.operators shows what the operators of the running views do."));
+        return Err(Error::unsupported("EXPLAIN ANALYZE of a query is not supported")
+            .with_hint("EXPLAIN (ANALYZE) MATERIALIZED VIEW shows what the operators of a running view have done."));
     }
     Ok(match options.format {
         _ if options.rules => explain::rules(&view.firings),

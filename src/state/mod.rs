@@ -87,6 +87,14 @@ impl Table {
         }
     }
 
+    /// The number of keys in the cache.
+    pub fn resident_keys(&self) -> usize {
+        match self {
+            Self::Keyed(table) => table.resident_rows(),
+            Self::Arranged(table) => table.resident_keys(),
+        }
+    }
+
     /// The bytes that the cache holds, about.
     pub fn resident_bytes(&self) -> usize {
         match self {

@@ -28,6 +28,8 @@ pub(super) fn fill(facts: &Facts, name: &str, sheet: &mut Sheet) {
             }
         }
         "settings" => settings(facts, sheet),
+        "operators" => operators(facts, sheet),
+        "subscriptions" => subscriptions(facts, sheet),
         // Nothing is known of these yet.
         _ => {}
     }
@@ -176,6 +178,44 @@ fn sources(facts: &Facts, sheet: &mut Sheet) {
             ("rows", source.rows.into()),
             ("rows_per_second", Cell::Float(source.rows_per_second)),
             ("backpressured", source.backpressured.into()),
+        ]);
+    }
+}
+
+fn operators(facts: &Facts, sheet: &mut Sheet) {
+    for flow in &facts.inspected().flows {
+        let Some(relation) = facts.catalog.relations.get(&flow.relation) else {
+            continue;
+        };
+        let view = super::name::shown(facts, &relation.schema, &relation.name);
+        for node in &flow.nodes {
+            sheet.row([
+                ("view", view.clone().into()),
+                ("node", node.node.0.into()),
+                ("operator", node.name.into()),
+                ("rows_in", node.counters.rows_in.into()),
+                ("rows_out", node.counters.rows_out.into()),
+                ("busy_seconds", Cell::Float(node.counters.busy.as_secs_f64())),
+                ("state_rows", node.resident_keys.into()),
+                ("state_bytes", node.resident_bytes.into()),
+                ("shared_with", Cell::Texts(Vec::new())),
+            ]);
+        }
+    }
+}
+
+fn subscriptions(facts: &Facts, sheet: &mut Sheet) {
+    for subscription in &facts.inspected().subscriptions {
+        let Some(relation) = facts.catalog.relations.get(&subscription.relation) else {
+            continue;
+        };
+        sheet.row([
+            ("session", subscription.session.into()),
+            (
+                "relation",
+                super::name::shown(facts, &relation.schema, &relation.name).into(),
+            ),
+            ("since_epoch", subscription.since.0.into()),
         ]);
     }
 }

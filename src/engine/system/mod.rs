@@ -29,10 +29,12 @@ mod table_function;
 #[cfg(test)]
 mod tests;
 
+use super::command::Inspection;
 use crate::catalog::{Catalog, RelationId};
 use crate::error::Result;
 use crate::sql::bind::{BindSettings, SystemRelations, SystemSubquery};
 use arrow::array::RecordBatch;
+use async_trait::async_trait;
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{Expr, ScalarUDF, TableSource};
 use parking_lot::Mutex;
@@ -103,6 +105,7 @@ pub(super) struct SettingFact {
 }
 
 /// What only the running engine knows.
+#[async_trait]
 pub(super) trait Live: fmt::Debug + Send + Sync {
     /// The epoch that the statement reads, and its clock in microseconds.
     fn epoch(&self) -> (u64, i64);
@@ -118,6 +121,8 @@ pub(super) trait Live: fmt::Debug + Send + Sync {
     fn cancel(&self, session: i32) -> bool;
     /// The settings.
     fn settings(&self) -> Vec<SettingFact>;
+    /// What the operators and the subscribers do.
+    async fn inspect(&self) -> Result<Inspection>;
     /// The rows that failed in a view or could not be decoded for a stream; `None` if it lists none.
     fn faults(&self, relation: RelationId) -> Result<Option<RecordBatch>>;
 }
@@ -130,6 +135,25 @@ struct Facts {
     live: Box<dyn Live>,
     /// The rows that were written already: a statement may scan a relation many times.
     written: Mutex<HashMap<(&'static str, &'static str), RecordBatch>>,
+    /// What the driver told, if a relation that shows it is read.
+    inspected: Mutex<Option<Arc<Inspection>>>,
+}
+
+impl Facts {
+    /// Asks the driver what runs, once per statement.
+    async fn inspect(&self) -> Result<()> {
+        if self.inspected.lock().is_some() {
+            return Ok(());
+        }
+        let told = self.live.inspect().await?;
+        self.inspected.lock().get_or_insert_with(|| Arc::new(told));
+        Ok(())
+    }
+
+    /// What the driver told.
+    fn inspected(&self) -> Arc<Inspection> {
+        self.inspected.lock().clone().unwrap_or_default()
+    }
 }
 
 /// The system's relations and functions, for one statement.
@@ -146,6 +170,7 @@ impl System {
                 settings,
                 live,
                 written: Mutex::default(),
+                inspected: Mutex::default(),
             }),
         }
     }

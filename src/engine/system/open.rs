@@ -3,6 +3,7 @@
 use super::{Fare, Live, SessionFact, SettingFact, SourceFact, System};
 use crate::catalog::RelationId;
 use crate::engine::Engine;
+use crate::engine::command::{Command, Inspection};
 use crate::engine::published::{Published, Status};
 use crate::engine::query::View;
 use crate::engine::settings::{Change, SETTINGS};
@@ -10,6 +11,7 @@ use crate::error::Result;
 use crate::sql::bind::BindSettings;
 use crate::state::relation::expand;
 use arrow::array::RecordBatch;
+use async_trait::async_trait;
 use std::fmt;
 use std::sync::Arc;
 
@@ -36,6 +38,7 @@ impl fmt::Debug for Running {
     }
 }
 
+#[async_trait]
 impl Live for Running {
     fn epoch(&self) -> (u64, i64) {
         (self.published.epoch.0, self.published.clock.0)
@@ -111,6 +114,17 @@ impl Live for Running {
                 },
             })
             .collect()
+    }
+
+    async fn inspect(&self) -> Result<Inspection> {
+        let shared = self.engine.shared();
+        let mut told = shared.commands.ask(Command::Inspect).await?;
+        // What is written but not in memory counts as well.
+        for node in told.flows.iter_mut().flat_map(|flow| &mut flow.nodes) {
+            let stored: u64 = node.tables.iter().map(|table| shared.store.table_bytes(*table)).sum();
+            node.resident_bytes = node.resident_bytes.max(usize::try_from(stored).unwrap_or(usize::MAX));
+        }
+        Ok(told)
     }
 
     fn faults(&self, relation: RelationId) -> Result<Option<RecordBatch>> {

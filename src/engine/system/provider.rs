@@ -23,7 +23,12 @@ pub(super) struct Provider {
     name: String,
     schema: SchemaRef,
     write: Write,
+    /// Whom to ask what runs before the rows are written; `None` where they do not show it.
+    inspects: Option<Arc<Facts>>,
 }
+
+/// The relations that show what runs.
+const INSPECTING: &[&str] = &["operators", "subscriptions"];
 
 impl fmt::Debug for Provider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -37,6 +42,7 @@ impl Provider {
         Self {
             name: format!("{}.{}", relation.schema, relation.name),
             schema: relation.arrow.clone(),
+            inspects: (relation.schema == "headwater" && INSPECTING.contains(&relation.name)).then(|| facts.clone()),
             write: Box::new(move || rows(&facts, relation)),
         }
     }
@@ -50,6 +56,7 @@ impl Provider {
         Self {
             name: name.to_owned(),
             schema,
+            inspects: None,
             write: Box::new(write),
         }
     }
@@ -90,6 +97,10 @@ impl TableProvider for Provider {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        if let Some(facts) = &self.inspects {
+            let told = facts.inspect().await;
+            told.map_err(|error| DataFusionError::External(Box::new(error)))?;
+        }
         let batch = (self.write)().map_err(|error| DataFusionError::External(Box::new(error)))?;
         let table = MemTable::try_new(self.schema.clone(), vec![vec![batch]])?;
         table.scan(state, projection, filters, limit).await

@@ -11,7 +11,12 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 struct Still;
 
+#[async_trait::async_trait]
 impl Live for Still {
+    async fn inspect(&self) -> Result<crate::engine::command::Inspection> {
+        Ok(crate::engine::command::Inspection::default())
+    }
+
     fn epoch(&self) -> (u64, i64) {
         (7, 1_700_000_000_000_000)
     }

@@ -20,6 +20,11 @@ pub fn text(plan: &Plan, root: NodeId) -> String {
     tree(plan, root, &|_| String::new())
 }
 
+/// The plan as a tree, with what each node has done.
+pub fn analysed(plan: &Plan, root: NodeId, done: &dyn Fn(NodeId) -> String) -> String {
+    tree(plan, root, done)
+}
+
 /// What tells a plan from every other one, whatever relations and columns are called: a digest of all of it. State
 /// that was kept for a plan may be used again by one of the same fingerprint only.
 pub fn fingerprint(plan: &Plan, root: NodeId) -> String {

@@ -22,7 +22,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         .flat_map(|setup| scripts.iter().map(move |path| (path.clone(), setup)))
         .map(|(path, setup)| {
             let name = format!("cases::{}::{}", stem(&path), setup.name());
-            Trial::test(name, move || Ok(run_case(&path, setup)?))
+            crate::harness::trial(name, move || Ok(run_case(&path, setup)?))
         })
         .collect()
 }
@@ -109,7 +109,7 @@ impl Step {
                 continue;
             }
             let words = statement.to_uppercase();
-            let kind = match words.split_whitespace().next() {
+            let kind = match words.split([' ', '\n', ';']).next() {
                 Some("SELECT" | "VALUES") => Kind::Read,
                 Some("SET") => Kind::Set,
                 Some("BEGIN") => Kind::Transaction,

@@ -20,7 +20,7 @@ const BATCH: i64 = 3;
 
 /// The tests of this module.
 pub(crate) fn tests() -> Vec<Trial> {
-    vec![Trial::test("crash::acknowledged_rows_survive", || {
+    vec![crate::harness::trial("crash::acknowledged_rows_survive", || {
         Ok(acknowledged_rows_survive()?)
     })]
 }

@@ -17,8 +17,8 @@ pub(crate) fn tests() -> Vec<Trial> {
         .iter()
         .map(|page| root().join(page))
         .chain(crate::harness::files("../docs/design", ".md"));
-    let links = Trial::test("docs::links", || Ok(links()?));
-    let pages = pages.map(|path| Trial::test(format!("docs::{}", stem(&path)), move || Ok(run_page(&path)?)));
+    let links = crate::harness::trial("docs::links", || Ok(links()?));
+    let pages = pages.map(|path| crate::harness::trial(format!("docs::{}", stem(&path)), move || Ok(run_page(&path)?)));
     pages.chain([links]).collect()
 }
 

@@ -5,7 +5,10 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Sender, channel};
+use sqllogictest::harness::{Failed, Trial};
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio_postgres::{Client, NoTls};
@@ -15,6 +18,40 @@ pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// The outcome of a test, or of a step of one.
 pub(crate) type Result<T = (), E = Failure> = std::result::Result<T, E>;
+
+/// How long a test may take: one that hangs fails, and the others go on.
+const TEST_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// The servers that run, so that none outlives the tests.
+static RUNNING: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+
+/// A named test that fails when it takes longer than a test may.
+pub(crate) fn trial(
+    name: impl Into<String>,
+    work: impl FnOnce() -> std::result::Result<(), Failed> + Send + 'static,
+) -> Trial {
+    Trial::test(name, || {
+        let (sender, ended) = channel();
+        std::thread::spawn(move || {
+            let _ = sender.send(work());
+        });
+        match ended.recv_timeout(TEST_TIMEOUT) {
+            Ok(result) => result,
+            Err(RecvTimeoutError::Timeout) => {
+                Err(format!("it did not end within {} seconds", TEST_TIMEOUT.as_secs()).into())
+            }
+            Err(RecvTimeoutError::Disconnected) => Err("it panicked".into()),
+        }
+    })
+}
+
+/// Kills the servers of tests that did not end.
+pub(crate) fn kill_the_rest() {
+    let rest = RUNNING.lock().map(|running| running.clone()).unwrap_or_default();
+    for id in rest {
+        let _ = Command::new("kill").args(["-9", &id.to_string()]).status();
+    }
+}
 
 /// How long a server may take to be ready.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -134,6 +171,9 @@ impl Server {
     pub(crate) fn kill(&mut self) -> Result {
         self.child.kill()?;
         self.child.wait()?;
+        if let Ok(mut running) = RUNNING.lock() {
+            running.remove(&self.child.id());
+        }
         Ok(())
     }
 
@@ -259,6 +299,9 @@ fn spawn(storage: Storage, workers: usize, directory: &Path) -> Result<Started> 
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()?;
+        if let Ok(mut running) = RUNNING.lock() {
+            running.insert(child.id());
+        }
         let log = std::sync::Arc::new(std::sync::Mutex::new(String::new()));
         let (sender, ready) = channel();
         let stderr = child.stderr.take().ok_or("the server has no stderr")?;

@@ -35,5 +35,7 @@ fn main() {
         wire::tests(),
         crash::tests(),
     ];
-    run(&arguments, tests.into_iter().flatten().collect()).exit();
+    let conclusion = run(&arguments, tests.into_iter().flatten().collect());
+    harness::kill_the_rest();
+    conclusion.exit();
 }

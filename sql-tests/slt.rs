@@ -30,7 +30,7 @@ pub(crate) fn tests() -> Vec<Trial> {
     pairs
         .map(|(path, setup)| {
             let name = format!("slt::{}::{}", stem(&path), setup.name());
-            Trial::test(name, move || Ok(run_file(&path, setup)?))
+            crate::harness::trial(name, move || Ok(run_file(&path, setup)?))
         })
         .collect()
 }

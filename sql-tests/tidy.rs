@@ -51,14 +51,14 @@ const FUNCTION_LINES_MAX: usize = 100;
 /// The tests of this module.
 pub(crate) fn tests() -> Vec<Trial> {
     let test = |name: &str, check: fn(&Source) -> Vec<String>| {
-        Trial::test(format!("tidy::{name}"), move || Ok(report(check)?))
+        crate::harness::trial(format!("tidy::{name}"), move || Ok(report(check)?))
     };
     vec![
         test("floors", floors),
         test("homes", homes),
         test("lengths", lengths),
         test("words", words),
-        Trial::test("tidy::places", || Ok(places()?)),
+        crate::harness::trial("tidy::places", || Ok(places()?)),
     ]
 }
 

@@ -17,7 +17,7 @@ use tokio_postgres::{Client, NoTls};
 /// The tests of this module.
 pub(crate) fn tests() -> Vec<Trial> {
     let test = |name: &str, body: fn(Server) -> Result| {
-        Trial::test(format!("wire::{name}"), move || Ok(body(Server::start(Setup::QUICK)?)?))
+        crate::harness::trial(format!("wire::{name}"), move || Ok(body(Server::start(Setup::QUICK)?)?))
     };
     vec![
         test("values_of_every_type_come_back", values_of_every_type_come_back),

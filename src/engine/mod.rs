@@ -25,6 +25,7 @@ pub(crate) mod plan;
 pub(crate) mod published;
 pub(crate) mod query;
 pub(crate) mod record;
+mod recompute;
 pub(crate) mod session;
 mod settings;
 mod show;

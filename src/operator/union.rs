@@ -42,7 +42,6 @@ struct Running {
 
 impl Operator for Running {
     fn step(&mut self, _context: &mut StepContext<'_>, inputs: &[Delta], output: &mut Output) -> Result<()> {
-        let changing = inputs.iter().filter(|delta| !delta.is_empty()).count();
         let mut sum = Delta::new();
         for batch in inputs.iter().flat_map(|delta| &delta.batches) {
             sum.push(Batch {
@@ -51,7 +50,7 @@ impl Operator for Running {
             });
         }
         // Rows that leave one input may come in through another.
-        if changing > 1 && !sum.is_inserts() {
+        if !sum.is_inserts() {
             sum = sum.consolidate(&self.schema)?;
         }
         output.append(sum)

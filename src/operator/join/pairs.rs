@@ -19,7 +19,7 @@
 //! A row of an outer join has no partner when the other side's group is empty, so its padded form changes when the
 //! row does or when the other group begins or ends to be empty.
 
-use super::side::{Changed, Part, Side, SideChange, beside, emptiness};
+use super::side::{Arrivals, Changed, Part, Side, SideChange, beside, emptiness};
 use super::{Join, JoinKind, NullEquality};
 use crate::delta::{Batch, Delta, Weights};
 use crate::error::Result;
@@ -360,8 +360,9 @@ impl Running {
 
     fn run(&self, context: &mut StepContext<'_>, inputs: &[Delta], output: &mut Output) -> Result<()> {
         let mut groups = Groups::default();
-        let dl = self.left.take(&inputs[0], self.spec.null_equality, &mut groups)?;
-        let dr = self.right.take(&inputs[1], self.spec.null_equality, &mut groups)?;
+        let (arrivals, nulls) = (Arrivals::of(inputs), self.spec.null_equality);
+        let dl = self.left.take(&inputs[0], arrivals, nulls, &mut groups)?;
+        let dr = self.right.take(&inputs[1], arrivals, nulls, &mut groups)?;
         let (left, right) = context.tables.arranged_pair(0, 1);
         left.load(groups.iter())?;
         right.load(groups.iter())?;

@@ -2,7 +2,6 @@
 
 use crate::delta::{Batch, Delta, KeyCodec, batch_of};
 use crate::error::Result;
-use crate::operator::changes::net;
 use crate::operator::groups::{Groups, columns_of, encode_keys, not_there};
 use crate::operator::map::keep_rows;
 use crate::state::Arranged;
@@ -13,6 +12,27 @@ use arrow::record_batch::RecordBatch;
 use arrow::row::Rows;
 
 use super::NullEquality;
+
+/// What an epoch brings to both sides together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Arrivals {
+    /// Nothing is taken away on either side.
+    Inserts,
+    /// Something is taken away: a pair may come by one side and go by the other, and is weighed once, so that no
+    /// side may bring a row twice.
+    Mixed,
+}
+
+impl Arrivals {
+    /// What these changes bring.
+    pub(super) fn of(inputs: &[Delta]) -> Self {
+        if inputs.iter().all(Delta::is_inserts) {
+            Self::Inserts
+        } else {
+            Self::Mixed
+        }
+    }
+}
 
 /// An input of a join.
 pub(super) struct Side {
@@ -51,13 +71,23 @@ impl Side {
         })
     }
 
-    /// Numbers the keys and encodes the rows of a change.
-    pub(super) fn take(&self, delta: &Delta, nulls: NullEquality, groups: &mut Groups) -> Result<SideChange> {
+    /// Numbers the keys and encodes the rows of a change; each row comes once, or where `inserts` as it came.
+    pub(super) fn take(
+        &self,
+        delta: &Delta,
+        arrivals: Arrivals,
+        nulls: NullEquality,
+        groups: &mut Groups,
+    ) -> Result<SideChange> {
         let mut change = SideChange {
             parts: Vec::new(),
             alone: Vec::new(),
         };
-        for batch in net(delta, &self.schema)? {
+        let batches = match arrivals {
+            Arrivals::Inserts => delta.batches.clone(),
+            Arrivals::Mixed => delta.consolidate(&self.schema)?.batches,
+        };
+        for batch in batches {
             let (matching, alone) = self.split(batch, nulls)?;
             if !alone.is_empty() {
                 change.alone.push(alone);

@@ -11,13 +11,7 @@ use bytes::BufMut as _;
 use futures::StreamExt as _;
 use pgwire::messages::PgWireBackendMessage as Backend;
 use pgwire::messages::copy::{CopyDone, CopyInResponse, CopyOutResponse};
-
-/// When rows are sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Pace {
-    Bulk,
-    Live,
-}
+use std::task::Poll;
 
 impl Connection {
     /// Takes the data of `COPY ... FROM STDIN`; the tag of its end.
@@ -55,15 +49,6 @@ impl Connection {
         }
     }
 
-    /// Sends the rows of `COPY ... TO STDOUT`; the tag of their end.
-    pub(super) async fn copy_out(
-        &mut self,
-        columns: Vec<ResultColumn>,
-        rows: RowStream,
-        format: CopyFormat,
-    ) -> std::result::Result<Result<String>, Broken> {
-        self.send_lines(columns, rows, format, Pace::Bulk).await
-    }
 
     /// Sends a subscription's rows line by line as they come, until it is cancelled.
     pub(super) async fn subscribe(
@@ -71,15 +56,15 @@ impl Connection {
         columns: Vec<ResultColumn>,
         rows: RowStream,
     ) -> std::result::Result<Result<String>, Broken> {
-        self.send_lines(columns, rows, CopyFormat::default(), Pace::Live).await
+        self.copy_out(columns, rows, CopyFormat::default()).await
     }
 
-    async fn send_lines(
+    /// Sends the rows of `COPY ... TO STDOUT`; the tag of their end. What there is goes out before more is waited for.
+    pub(super) async fn copy_out(
         &mut self,
         columns: Vec<ResultColumn>,
         mut rows: RowStream,
         format: CopyFormat,
-        pace: Pace,
     ) -> std::result::Result<Result<String>, Broken> {
         let binary = i16::from(format.form == Form::Binary);
         let formats = vec![binary; columns.len()];
@@ -91,12 +76,17 @@ impl Connection {
         let columns = columns.into_iter().map(|column| (column.name, column.kind)).collect();
         let writer = CopyWriter::new(columns, format, self.session.settings());
         self.put_data(|out| writer.start(out));
-        if pace == Pace::Live {
-            self.output.flush().await?;
-        }
         let mut count = 0_u64;
         loop {
-            let batch = match self.watch.over(rows.next()).await? {
+            let ready = std::future::poll_fn(|context| Poll::Ready(rows.poll_next_unpin(context)));
+            let next = match self.watch.over(ready).await? {
+                Poll::Ready(next) => next,
+                Poll::Pending => {
+                    self.output.flush().await?;
+                    self.watch.over(rows.next()).await?
+                }
+            };
+            let batch = match next {
                 None => break,
                 Some(Err(error)) => return Ok(Err(error)),
                 Some(Ok(batch)) => batch,
@@ -112,9 +102,6 @@ impl Connection {
                 self.output.flush_if_full().await?;
             }
             count += batch.num_rows() as u64;
-            if pace == Pace::Live {
-                self.output.flush().await?;
-            }
         }
         self.put_data(|out| writer.end(out));
         self.output.put(&Backend::CopyDone(CopyDone::new()));

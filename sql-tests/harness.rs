@@ -1,12 +1,12 @@
 //! A server to test: the real binary, started, killed and started again; and clients of it.
 
+use sqllogictest::harness::{Failed, Trial};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use sqllogictest::harness::{Failed, Trial};
-use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;

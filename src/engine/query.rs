@@ -20,10 +20,7 @@ use datafusion::common::tree_node::{Transformed, TransformedResult};
 use datafusion::datasource::provider_as_source;
 use datafusion::execution::context::{SessionContext, SessionState};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::functions_window::expr_fn::row_number;
-use datafusion::logical_expr::{
-    Distinct, Expr, ExprFunctionExt, LogicalPlan, LogicalPlanBuilder, TableScan, TableType, col, lit,
-};
+use datafusion::logical_expr::{Expr, LogicalPlan, TableScan, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
@@ -122,8 +119,7 @@ pub fn session_state(time_zone: &str) -> SessionState {
 /// Runs a bound plan and streams its rows, named and typed as the columns say.
 pub async fn run(view: &View, plan: LogicalPlan, columns: &[ResultColumn], time_zone: &str) -> Result<RowStream> {
     let physical = plan_physical(view, plan, time_zone).await?;
-    let state = session_state(time_zone);
-    let stream = datafusion::physical_plan::execute_stream(physical, state.task_ctx()).map_err(from_datafusion)?;
+    let stream = super::executor::run(physical, session_state(time_zone).task_ctx())?;
     let schema: SchemaRef = Arc::new(arrow::datatypes::Schema::new(
         columns
             .iter()
@@ -138,7 +134,7 @@ pub async fn run(view: &View, plan: LogicalPlan, columns: &[ResultColumn], time_
 
 async fn plan_physical(view: &View, plan: LogicalPlan, time_zone: &str) -> Result<Arc<dyn ExecutionPlan>> {
     let attached = view.attach(plan)?;
-    let optimised = crate::sql::optimise(without_distinct(attached)?)?;
+    let optimised = crate::sql::optimise_batch(attached)?;
     let state = session_state(time_zone);
     state
         .query_planner()
@@ -147,43 +143,12 @@ async fn plan_physical(view: &View, plan: LogicalPlan, time_zone: &str) -> Resul
         .map_err(from_datafusion)
 }
 
-/// The plan with DISTINCT as grouping, and DISTINCT ON as the first row of each group. DataFusion's own rule takes each column's
-/// first value by itself, which mixes rows that the order does not tell apart.
-fn without_distinct(plan: LogicalPlan) -> Result<LogicalPlan> {
-    plan.transform_up_with_subqueries(|node| {
-        let on = match node {
-            LogicalPlan::Distinct(Distinct::On(on)) => on,
-            LogicalPlan::Distinct(Distinct::All(input)) => {
-                let columns: Vec<Expr> = input.schema().columns().into_iter().map(Expr::Column).collect();
-                let groups = LogicalPlanBuilder::from(input).aggregate(columns, Vec::<Expr>::new())?;
-                return Ok(Transformed::yes(groups.build()?));
-            }
-            other => return Ok(Transformed::no(other)),
-        };
-        let number = row_number()
-            .partition_by(on.on_expr.clone())
-            .order_by(on.sort_expr.clone().unwrap_or_default())
-            .build()?
-            .alias("__first");
-        let plan = LogicalPlanBuilder::from(on.input.as_ref().clone())
-            .window(vec![number])?
-            .filter(col("__first").eq(lit(1_u64)))?
-            .project(on.select_expr.clone())?
-            .build()?;
-        Ok(Transformed::yes(plan))
-    })
-    .data()
-    .map_err(from_datafusion)
-}
-
 /// Runs a bound plan and gathers all its rows in one batch of its own schema.
 pub async fn collect(view: &View, plan: LogicalPlan, time_zone: &str) -> Result<RecordBatch> {
     let physical = plan_physical(view, plan, time_zone).await?;
-    let state = session_state(time_zone);
     let schema = physical.schema();
-    let batches = datafusion::physical_plan::collect(physical, state.task_ctx())
-        .await
-        .map_err(from_datafusion)?;
+    let rows = super::executor::run(physical, session_state(time_zone).task_ctx())?;
+    let batches: Vec<RecordBatch> = rows.try_collect().await.map_err(from_datafusion)?;
     Ok(arrow::compute::concat_batches(&schema, &batches)?)
 }
 

@@ -33,14 +33,7 @@ fn run(published: &Published, relation: &Arc<Relation>) -> Result<RecordBatch> {
         output_bytes_max: OUTPUT_BYTES_MAX,
     };
     let (store, tables) = (Store::memory()?, tables_of(&planned.plan));
-    let mut flow = Flow::build(
-        &planned.plan,
-        planned.root,
-        &store,
-        &tables,
-        Origin::Fresh,
-        options,
-    )?;
+    let mut flow = Flow::build(&planned.plan, planned.root, &store, &tables, Origin::Fresh, options)?;
     let mut changes = Changes::new();
     for input in flow.inputs() {
         changes.insert(input, rows_of(published, input)?);

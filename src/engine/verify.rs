@@ -6,14 +6,17 @@
 use super::query::View;
 use super::session::{Session, rows_of};
 use super::{Outcome, ResultColumn, RowsTag};
-use crate::catalog::{MaterializedView, Relation, RelationKind};
+use crate::catalog::{MaterializedView, OnError, Relation, RelationKind};
 use crate::delta::{Batch, Delta, batch_of};
 use crate::error::{Error, Result};
+use crate::expr::from_datafusion;
 use crate::sql::bind::{BindSettings, Binder, NoSystemRelations, ParameterTypes};
 use crate::sql::statement::{Name, ObjectKind};
 use crate::types::{Nullability, Type};
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::common::tree_node::{Transformed, TransformedResult};
+use datafusion::logical_expr::{Expr, Limit, LogicalPlan, LogicalPlanBuilder, SortExpr};
 use std::sync::Arc;
 
 /// The rows that differ which are told at most.
@@ -44,7 +47,7 @@ impl Session {
             Some(faults) => faults.scan(&view.published.snapshot).next_batch()?.is_some(),
             None => false,
         };
-        let expected = if failed {
+        let expected = if failed || definition.on_error == OnError::Null {
             super::recompute::without_failures(view.published.clone(), relation.clone()).await?
         } else {
             self.recompute(&view, &relation, definition).await?
@@ -88,8 +91,45 @@ impl Session {
             let query = crate::sql::parse_query(&definition.query)?;
             binder.bind_query(&query.query, &mut ParameterTypes::default())?.plan
         };
-        let plan = crate::sql::bind::fix_now(plan, view.published.clock.0)?;
+        let plan = crate::sql::bind::fix_now(ordered_limits(plan)?, view.published.clock.0)?;
         super::query::collect(view, plan, &time_zone).await
+    }
+}
+
+/// The plan in which a LIMIT without an order keeps the first rows in row order, as a maintained view does.
+fn ordered_limits(plan: LogicalPlan) -> Result<LogicalPlan> {
+    plan.transform_up_with_subqueries(|node| {
+        let LogicalPlan::Limit(limit) = node else {
+            return Ok(Transformed::no(node));
+        };
+        if is_ordered(&limit.input) {
+            return Ok(Transformed::no(LogicalPlan::Limit(limit)));
+        }
+        let order: Vec<SortExpr> = limit
+            .input
+            .schema()
+            .columns()
+            .into_iter()
+            .map(|column| Expr::Column(column).sort(true, false))
+            .collect();
+        let sorted = LogicalPlanBuilder::from(limit.input.as_ref().clone())
+            .sort(order)?
+            .build()?;
+        Ok(Transformed::yes(LogicalPlan::Limit(Limit {
+            input: Arc::new(sorted),
+            ..limit
+        })))
+    })
+    .data()
+    .map_err(from_datafusion)
+}
+
+fn is_ordered(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Sort(_) => true,
+        LogicalPlan::Projection(projection) => is_ordered(&projection.input),
+        LogicalPlan::SubqueryAlias(alias) => is_ordered(&alias.input),
+        _ => false,
     }
 }
 

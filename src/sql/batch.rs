@@ -4,6 +4,7 @@
 //! does step by step is verified against this. [`prepare`] teaches a DataFusion session to plan them.
 
 mod compute;
+mod distinct;
 
 use crate::error::Error;
 use crate::sql::bind::node::{
@@ -47,6 +48,11 @@ pub fn prepare(state: SessionState) -> SessionState {
         .with_query_planner(Arc::new(Planner))
         .with_physical_optimizer_rules(rules)
         .build()
+}
+
+/// Simplifies a plan that is to be run in batch.
+pub fn optimise_batch(plan: LogicalPlan) -> crate::error::Result<LogicalPlan> {
+    super::optimise(distinct::without_distinct(plan)?)
 }
 
 #[derive(Debug)]

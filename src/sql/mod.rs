@@ -12,7 +12,7 @@ pub mod function;
 pub mod parser;
 pub mod statement;
 
-pub use batch::prepare as prepare_state;
+pub use batch::{optimise_batch, prepare as prepare_state};
 pub use bind::{constant_plan, optimise, with_parameter_values};
 pub use parser::{parse, parse_query, relation_names};
 pub use sqlparser::ast;

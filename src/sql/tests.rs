@@ -8,7 +8,7 @@ use crate::sql::bind::change::OnConflict;
 use crate::sql::bind::{BindSettings, Binder, Bound, NoSystemRelations, ParameterTypes, RelationSource, fix_now};
 use crate::sql::error::from_datafusion;
 use crate::sql::statement::{ColumnDefinition, Name, Parsed};
-use crate::sql::{Statement, optimise, parse, prepare_state};
+use crate::sql::{Statement, optimise_batch, parse, prepare_state};
 use crate::types::Type;
 use crate::types::text::{Settings, column_to_text};
 use arrow::array::{Array, RecordBatch};
@@ -189,7 +189,7 @@ impl Lab {
             })
             .data()
             .map_err(from_datafusion)?;
-        let plan = optimise(plan)?;
+        let plan = optimise_batch(plan)?;
         let config = SessionConfig::new().with_target_partitions(1);
         let state = prepare_state(SessionContext::new_with_config(config).state());
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

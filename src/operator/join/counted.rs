@@ -365,8 +365,18 @@ impl<'a> Candidates<'a> {
 impl Running {
     fn run(&self, context: &mut StepContext<'_>, inputs: &[Delta], output: &mut Output) -> Result<()> {
         let mut groups = Groups::default();
-        let dl = self.left.take(&inputs[0], Arrivals::of(&inputs[0..=0]), self.spec.null_equality, &mut groups)?;
-        let dr = self.right.take(&inputs[1], Arrivals::of(&inputs[1..=1]), self.spec.null_equality, &mut groups)?;
+        let dl = self.left.take(
+            &inputs[0],
+            Arrivals::of(&inputs[0..=0]),
+            self.spec.null_equality,
+            &mut groups,
+        )?;
+        let dr = self.right.take(
+            &inputs[1],
+            Arrivals::of(&inputs[1..=1]),
+            self.spec.null_equality,
+            &mut groups,
+        )?;
         for table in context.tables.all() {
             if let Table::Arranged(table) = table {
                 table.load(groups.iter())?;

@@ -62,8 +62,18 @@ impl Running {
 impl Operator for Running {
     fn step(&mut self, context: &mut StepContext<'_>, inputs: &[Delta], output: &mut Output) -> Result<()> {
         let mut groups = Groups::default();
-        let dl = self.left.take(&inputs[0], Arrivals::of(&inputs[0..=0]), self.spec.null_equality, &mut groups)?;
-        let dr = self.right.take(&inputs[1], Arrivals::of(&inputs[1..=1]), self.spec.null_equality, &mut groups)?;
+        let dl = self.left.take(
+            &inputs[0],
+            Arrivals::of(&inputs[0..=0]),
+            self.spec.null_equality,
+            &mut groups,
+        )?;
+        let dr = self.right.take(
+            &inputs[1],
+            Arrivals::of(&inputs[1..=1]),
+            self.spec.null_equality,
+            &mut groups,
+        )?;
         let (left, right) = context.tables.arranged_pair(0, 1);
         left.load(groups.iter())?;
         right.load(groups.iter())?;

@@ -9,6 +9,7 @@ use super::report;
 use crate::engine::{ImplicitEnd, Outcome, Parameters, TransactionStatus};
 use crate::error::Error;
 use crate::sql::statement::Parsed;
+use futures::StreamExt as _;
 use pgwire::messages::PgWireBackendMessage as Backend;
 use pgwire::messages::response::EmptyQueryResponse;
 
@@ -84,6 +85,13 @@ impl Connection {
             Outcome::Empty => return Ok(Ok(Tag::Empty)),
             Outcome::Done { tag } => Ok(tag),
             Outcome::Rows { columns, rows, tag } => {
+                let mut rows = rows.fuse();
+                // What fails before the first row, constants among it, fails before the rows are described.
+                let first = match self.watch.over(rows.next()).await? {
+                    Some(Err(error)) => return Ok(Err(error)),
+                    other => other,
+                };
+                let rows = futures::stream::iter(first).chain(rows).boxed();
                 self.output.put(&report::row_description(&columns, &[]));
                 let settings = self.session.settings();
                 put_rows(&mut self.watch, &mut self.output, &columns, rows, &settings)

@@ -49,7 +49,6 @@ impl Connection {
         }
     }
 
-
     /// Sends a subscription's rows line by line as they come, until it is cancelled.
     pub(super) async fn subscribe(
         &mut self,

@@ -2,25 +2,30 @@
 //!
 //! [`Session::execute`] runs one statement. Outside a transaction a statement that writes is one epoch of its own; in
 //! a transaction it waits for COMMIT. A statement that fails in a transaction leaves only ROLLBACK.
+//!
+//! - `block`: how a transaction begins and ends; `watch`: how a statement is cancelled
 
-use super::command::{Command, Define, Duplicate};
+mod block;
+mod watch;
+
+use super::command::Command;
 use super::cursor::{Cursor, Prepared};
 use super::query::View;
 use super::settings::SessionSettings;
-use super::transaction::{Access, Begun, Health, Transaction, Work};
+use super::transaction::{Begun, Health, Transaction, Work};
 use super::{Description, Engine, Notice, Outcome, Parameters, ResultColumn, RowStream, RowsTag};
 use crate::catalog::{Catalog, RelationId};
 use crate::delta::Delta;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::sql::bind::{BindSettings, Binder, Bound, ParameterTypes};
-use crate::sql::statement::{Chain, Parsed, Statement, TransactionModes};
+use crate::sql::statement::{Parsed, Statement};
 use crate::types::Type;
 use futures::StreamExt;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
-use std::future::Future;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
+use watch::{cancellable, watched};
 
 /// Where a session stands, as ReadyForQuery tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -464,235 +469,6 @@ impl Session {
             Some(values) => crate::sql::with_parameter_values(plan, values),
         }
     }
-
-    fn check_health(&self, statement: &Statement) -> Result<()> {
-        let failed = self
-            .transaction
-            .as_ref()
-            .is_some_and(|transaction| transaction.health == Health::Failed);
-        let ends = matches!(
-            statement,
-            Statement::Commit(_) | Statement::Rollback(_) | Statement::RollbackToSavepoint(_)
-        );
-        if failed && !ends {
-            return Err(Error::semantic(
-                "25P02",
-                "current transaction is aborted, commands ignored until end of transaction block",
-            ));
-        }
-        Ok(())
-    }
-
-    pub(super) fn check_writable(&self, what: &str) -> Result<()> {
-        let read_only = match &self.transaction {
-            Some(transaction) => transaction.access == Access::ReadOnly,
-            None => self.default_access() == Access::ReadOnly,
-        };
-        if read_only {
-            return Err(Error::semantic(
-                "25006",
-                format!("cannot execute {what} in a read-only transaction"),
-            ));
-        }
-        Ok(())
-    }
-
-    fn default_access(&self) -> Access {
-        match self.settings.get("default_transaction_read_only") {
-            Some("on") => Access::ReadOnly,
-            _ => Access::ReadWrite,
-        }
-    }
-
-    /// A statement failed: an open transaction becomes a failed one.
-    pub fn fail(&mut self) {
-        if let Some(transaction) = &mut self.transaction {
-            transaction.health = Health::Failed;
-        }
-    }
-
-    /// Begins the transaction that a text with several statements is.
-    pub fn begin_implicit(&mut self) {
-        if self.transaction.is_none() {
-            let access = self.default_access();
-            self.saved_settings = Some(self.settings.clone());
-            self.transaction = Some(Transaction::new(Begun::Implicitly, access, self.now_micros()));
-        }
-    }
-
-    /// Ends it. An explicit transaction that was begun meanwhile goes on.
-    pub async fn end_implicit(&mut self, end: ImplicitEnd) -> Result<()> {
-        let implicit = self
-            .transaction
-            .as_ref()
-            .is_some_and(|transaction| transaction.begun == Begun::Implicitly);
-        if !implicit {
-            return Ok(());
-        }
-        let failed = self
-            .transaction
-            .as_ref()
-            .is_some_and(|transaction| transaction.health == Health::Failed);
-        if end == ImplicitEnd::Rollback || failed {
-            self.undo();
-            return Ok(());
-        }
-        self.settle_copy()?;
-        let token = self.canceller.start();
-        let work = self.finish();
-        cancellable(token, None, work).await
-    }
-
-    fn begin(&mut self, modes: &TransactionModes) -> Result<Outcome> {
-        if let Some(level) = &modes.isolation {
-            super::settings::isolation(level)?;
-        }
-        let access = match modes.read_only {
-            Some(true) => Access::ReadOnly,
-            Some(false) => Access::ReadWrite,
-            None => self.default_access(),
-        };
-        match &mut self.transaction {
-            None => {
-                self.saved_settings = Some(self.settings.clone());
-                self.transaction = Some(Transaction::new(Begun::Explicitly, access, self.now_micros()));
-            }
-            Some(transaction) if transaction.begun == Begun::Implicitly => {
-                transaction.begun = Begun::Explicitly;
-                transaction.access = access;
-            }
-            Some(_) => self.notice(Notice::warning("25001", "there is already a transaction in progress")),
-        }
-        done("BEGIN")
-    }
-
-    async fn commit(&mut self, chain: Chain) -> Result<Outcome> {
-        let Some(transaction) = &self.transaction else {
-            self.notice(Notice::warning("25P01", "there is no transaction in progress"));
-            return done("COMMIT");
-        };
-        let (failed, access) = (transaction.health == Health::Failed, transaction.access);
-        if failed {
-            self.undo();
-        } else {
-            self.finish().await?;
-        }
-        self.chain(chain, access);
-        done(if failed { "ROLLBACK" } else { "COMMIT" })
-    }
-
-    fn rollback(&mut self, chain: Chain) -> Result<Outcome> {
-        let Some(transaction) = &self.transaction else {
-            self.notice(Notice::warning("25P01", "there is no transaction in progress"));
-            return done("ROLLBACK");
-        };
-        let access = transaction.access;
-        self.undo();
-        self.chain(chain, access);
-        done("ROLLBACK")
-    }
-
-    fn chain(&mut self, chain: Chain, access: Access) {
-        if chain == Chain::Yes {
-            self.saved_settings = Some(self.settings.clone());
-            self.transaction = Some(Transaction::new(Begun::Explicitly, access, self.now_micros()));
-        }
-    }
-
-    /// Drops the transaction's work, and takes back its settings.
-    fn undo(&mut self) {
-        self.transaction = None;
-        if let Some(saved) = self.saved_settings.take() {
-            for setting in super::settings::SETTINGS {
-                if saved.get(setting.name) != self.settings.get(setting.name)
-                    && let Some(value) = saved.get(setting.name)
-                    && setting.change == super::settings::Change::Reported
-                {
-                    self.parameter_changes.push((setting.name.to_owned(), value.to_owned()));
-                }
-            }
-            self.settings = saved;
-        }
-        self.close_transaction_cursors();
-    }
-
-    /// Makes the transaction's work an epoch.
-    async fn finish(&mut self) -> Result<()> {
-        let Some(transaction) = self.transaction.take() else {
-            return Ok(());
-        };
-        self.close_transaction_cursors();
-        if let Some(saved) = self.saved_settings.take() {
-            self.end_local_settings(&saved, &transaction.local_settings);
-        }
-        let work = transaction.work;
-        if work.is_empty() {
-            return Ok(());
-        }
-        let commands = &self.engine.shared().commands;
-        match work.catalog.clone() {
-            None => {
-                let write = work.write(Duplicate::Conflict);
-                commands.ask(|reply| Command::Write(write, reply)).await?;
-            }
-            Some(catalog) => {
-                let base_version = match &transaction.published {
-                    Some(published) => published.catalog.version,
-                    None => catalog.version.saturating_sub(1),
-                };
-                let define = Define {
-                    base_version,
-                    catalog: catalog.as_ref().clone(),
-                    write: work.write(Duplicate::Conflict),
-                    answer: super::definition::answer_of(&catalog, &work.plans),
-                    plans: work.plans,
-                };
-                self.carry_out(define).await?;
-            }
-        }
-        Ok(())
-    }
-
-    fn savepoint(&mut self, name: &str) -> Result<Outcome> {
-        let transaction = self.in_block("SAVEPOINT")?;
-        let work = transaction.work.clone();
-        transaction.savepoints.push((name.to_owned(), work));
-        done("SAVEPOINT")
-    }
-
-    fn release_savepoint(&mut self, name: &str) -> Result<Outcome> {
-        let transaction = self.in_block("RELEASE SAVEPOINT")?;
-        let at = find_savepoint(transaction, name)?;
-        transaction.savepoints.truncate(at);
-        done("RELEASE")
-    }
-
-    fn rollback_to_savepoint(&mut self, name: &str) -> Result<Outcome> {
-        let transaction = self.in_block("ROLLBACK TO SAVEPOINT")?;
-        let at = find_savepoint(transaction, name)?;
-        transaction.work = transaction.savepoints[at].1.clone();
-        transaction.savepoints.truncate(at + 1);
-        transaction.health = Health::Good;
-        done("ROLLBACK")
-    }
-
-    fn in_block(&mut self, what: &str) -> Result<&mut Transaction> {
-        match &mut self.transaction {
-            Some(transaction) if transaction.begun == Begun::Explicitly => Ok(transaction),
-            _ => Err(Error::semantic(
-                "25P01",
-                format!("{what} can only be used in transaction blocks"),
-            )),
-        }
-    }
-}
-
-fn find_savepoint(transaction: &Transaction, name: &str) -> Result<usize> {
-    transaction
-        .savepoints
-        .iter()
-        .rposition(|(known, _)| known == name)
-        .ok_or_else(|| Error::semantic("3B001", format!("savepoint \"{name}\" does not exist")))
 }
 
 /// A command that was carried out.
@@ -725,82 +501,6 @@ fn statement_word(statement: &Statement) -> &'static str {
         Statement::Drop { .. } => "DROP",
         _ => "a definition",
     }
-}
-
-/// Waits for work, until it is cancelled or takes too long.
-async fn cancellable<T>(
-    token: CancellationToken,
-    timeout: Option<std::time::Duration>,
-    work: impl Future<Output = Result<T>>,
-) -> Result<T> {
-    let late = async {
-        match timeout {
-            Some(timeout) => tokio::time::sleep(timeout).await,
-            None => std::future::pending().await,
-        }
-    };
-    tokio::select! {
-        biased;
-        () = token.cancelled() => Err(Error::cancelled()),
-        result = work => result,
-        () = late => Err(timed_out()),
-    }
-}
-
-fn timed_out() -> Error {
-    Error::new(
-        crate::error::Kind::Cancelled,
-        "57014",
-        "canceling statement due to statement timeout",
-    )
-}
-
-/// The outcome with rows that end when the statement is cancelled.
-fn watched(outcome: Outcome, token: CancellationToken, timeout: Option<std::time::Duration>) -> Outcome {
-    let watch = |rows: RowStream| -> RowStream {
-        let deadline = timeout.map(|timeout| tokio::time::Instant::now() + timeout);
-        futures::stream::unfold((rows, token, State::Open), move |(mut rows, token, state)| async move {
-            if state == State::Ended {
-                return None;
-            }
-            let late = async {
-                match deadline {
-                    Some(deadline) => tokio::time::sleep_until(deadline).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                biased;
-                () = token.cancelled() => Some((Err(Error::cancelled()), (rows, token, State::Ended))),
-                next = rows.next() => next.map(|item| (item, (rows, token, State::Open))),
-                () = late => Some((Err(timed_out()), (rows, token, State::Ended))),
-            }
-        })
-        .boxed()
-    };
-    match outcome {
-        Outcome::Rows { columns, rows, tag } => Outcome::Rows {
-            columns,
-            rows: watch(rows),
-            tag,
-        },
-        Outcome::CopyOut { columns, rows, format } => Outcome::CopyOut {
-            columns,
-            rows: watch(rows),
-            format,
-        },
-        Outcome::Subscribe { columns, rows } => Outcome::Subscribe {
-            columns,
-            rows: watch(rows),
-        },
-        other => other,
-    }
-}
-
-#[derive(PartialEq, Eq)]
-enum State {
-    Open,
-    Ended,
 }
 
 /// Bytes that cannot be guessed, for the secret of a session.

@@ -259,6 +259,34 @@ impl Expression {
         }
     }
 
+    /// The column and the shift in microseconds, if it is a time's column plus or minus a constant interval.
+    pub fn as_shifted_column(&self) -> Option<(usize, i64)> {
+        if let Some(column) = self.as_column() {
+            return Some((column, 0));
+        }
+        let Expr::ScalarFunction(call) = &self.expr else {
+            return None;
+        };
+        let sign = match call.func.name() {
+            "+" => 1,
+            "-" => -1,
+            _ => return None,
+        };
+        let [
+            Expr::Column(column),
+            Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(interval)), _),
+        ] = call.args.as_slice()
+        else {
+            return None;
+        };
+        if interval.months != 0 || !matches!(self.field.data_type(), DataType::Timestamp(..)) {
+            return None;
+        }
+        let days = i64::from(interval.days).checked_mul(86_400_000_000)?;
+        let micros = days.checked_add(interval.nanoseconds / 1000)?.checked_mul(sign)?;
+        Some((index_of(column)?, micros))
+    }
+
     /// Its text, with the columns under these names.
     pub fn text(&self, names: &[String]) -> String {
         let named = self.expr.clone().transform(|node| match &node {

@@ -4,6 +4,7 @@
 //! the epoch in which it became true. It is stored as one JSON document per relation. Nothing here runs anything.
 
 use crate::types::Type;
+use arrow::datatypes::{DataType, Field};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -95,6 +96,37 @@ pub enum Emit {
     OnWindowClose,
 }
 
+/// A column that follows the event time of the streams below.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct EventColumn {
+    /// Which column.
+    pub column: usize,
+    /// How far it is shifted: its watermark is the streams' plus so many microseconds.
+    pub shift_us: i64,
+    /// What the watermark says of it.
+    pub finality: Finality,
+}
+
+/// What a watermark says of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Finality {
+    /// No earlier time is expected, but one may come.
+    Expected,
+    /// Nothing changes any more at or before it: what came later was refused.
+    Closed,
+}
+
+/// A window of a view that refuses what comes too late.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LateList {
+    /// The number under which refused rows are listed.
+    pub label: i64,
+    /// The columns of the rows that the window is over.
+    pub columns: Vec<(String, Type)>,
+    /// How far the window's time is shifted from the streams' event time, in microseconds.
+    pub shift_us: i64,
+}
+
 /// What a view does with a row whose expression fails.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum OnError {
@@ -118,6 +150,12 @@ pub struct MaterializedView {
     pub on_error: OnError,
     /// Its `WITH` options as they were given.
     pub options: BTreeMap<String, String>,
+    /// Its columns that follow event time.
+    #[serde(default)]
+    pub events: Vec<EventColumn>,
+    /// Its windows that refuse late rows.
+    #[serde(default)]
+    pub late: Vec<LateList>,
 }
 
 /// The definition of a sink.
@@ -165,6 +203,12 @@ pub struct Catalog {
     pub users: BTreeMap<String, String>,
     /// The settings that ALTER SYSTEM changed.
     pub settings: BTreeMap<String, String>,
+}
+
+/// The column in which the log of a stream with a watermark keeps, beside each row, the watermark just before it, in
+/// microseconds. It stands behind the stream's own columns, and no query sees it.
+pub fn judge_field() -> Field {
+    Field::new("__watermark", DataType::Int64, true)
 }
 
 impl Catalog {

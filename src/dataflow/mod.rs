@@ -9,10 +9,10 @@ mod shard;
 
 use crate::delta::Delta;
 use crate::error::{Error, Result};
-use crate::operator::{Faults, First, Keys, Output, StepMetrics, StepTime};
+use crate::operator::{Advance, Faults, First, Keys, Output, StepMetrics, StepTime};
 use crate::plan::{Node, NodeId, Plan};
 use crate::state::{Commit, Origin, Store, Table, TableId, Tables};
-use crate::time::{Timestamp, Watermark};
+use crate::time::Timestamp;
 use arrow::datatypes::SchemaRef;
 use shard::Shard;
 use std::collections::HashMap;
@@ -32,6 +32,9 @@ pub struct FlowOptions {
 /// The changes of relations in one epoch.
 pub type Changes = HashMap<RelationId, Delta>;
 
+/// How far event time is in relations that have one, before an epoch and after it.
+pub type Advances = HashMap<RelationId, Advance>;
+
 /// The running form of one plan.
 pub struct Flow {
     nodes: Vec<Running>,
@@ -48,8 +51,17 @@ struct Running {
     keys: Keys,
     shards: Vec<Shard>,
     users: usize,
+    /// Whether there is event time in it.
+    timed: Timed,
     counters: NodeCounters,
     tables: Vec<TableId>,
+}
+
+/// Whether a node's rows have an event time with a watermark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Timed {
+    Yes,
+    No,
 }
 
 /// What a node has done since it was installed in this process.
@@ -125,6 +137,7 @@ impl Flow {
                 keys,
                 shards,
                 users: 0,
+                timed: Timed::No,
                 counters: NodeCounters::default(),
                 tables: tables[id.0].clone(),
             });
@@ -135,6 +148,16 @@ impl Flow {
             }
         }
         nodes[root.0].users += 1;
+        for index in 0..nodes.len() {
+            let timed = match &nodes[index].node {
+                Node::Input(input) => !input.events.is_empty(),
+                _ => nodes[index]
+                    .inputs
+                    .iter()
+                    .any(|input| nodes[input.0].timed == Timed::Yes),
+            };
+            nodes[index].timed = if timed { Timed::Yes } else { Timed::No };
+        }
         let first = match origin {
             Origin::Fresh => First::Yes,
             Origin::Stored => First::No,
@@ -163,10 +186,46 @@ impl Flow {
     }
 
     /// Whether a step with these changes would do anything.
-    pub fn wants(&self, changes: &Changes, clock: Timestamp) -> bool {
+    pub fn wants(&self, changes: &Changes, advances: &Advances, clock: Timestamp) -> bool {
         self.first == First::Yes
+            || (self.follows_watermark() && self.advance(advances).moves())
             || self.inputs().iter().any(|input| changes.contains_key(input))
             || self.due().is_some_and(|due| due <= clock)
+    }
+
+    /// Whether one of its nodes has something to do when a watermark moves.
+    pub fn follows_watermark(&self) -> bool {
+        self.nodes.iter().any(|running| running.node.follows_watermark())
+    }
+
+    /// How far event time is in what it puts out.
+    pub fn advance(&self, advances: &Advances) -> Advance {
+        self.node_advances(advances)[self.root.0]
+    }
+
+    /// How far event time is in each node: as far as in the last of its inputs. Inputs without event time hold
+    /// nothing back.
+    fn node_advances(&self, advances: &Advances) -> Vec<Advance> {
+        let mut known: Vec<Advance> = Vec::with_capacity(self.nodes.len());
+        for running in &self.nodes {
+            let own = match &running.node {
+                Node::Input(input) if running.timed == Timed::Yes => {
+                    advances.get(&input.relation).copied().unwrap_or_default()
+                }
+                _ => {
+                    let timed = running
+                        .inputs
+                        .iter()
+                        .filter(|input| self.nodes[input.0].timed == Timed::Yes);
+                    timed
+                        .map(|input| known[input.0])
+                        .reduce(Advance::least)
+                        .unwrap_or_default()
+                }
+            };
+            known.push(own);
+        }
+        known
     }
 
     /// The next clock time at which it wants a step without input.
@@ -178,7 +237,14 @@ impl Flow {
     }
 
     /// Takes one epoch's changes through the nodes and returns the root's change.
-    pub fn step(&mut self, mut time: StepTime, changes: &Changes, faults: &mut Faults) -> Result<Delta> {
+    pub fn step(
+        &mut self,
+        mut time: StepTime,
+        changes: &Changes,
+        advances: &Advances,
+        faults: &mut Faults,
+    ) -> Result<Delta> {
+        let advances = self.node_advances(advances);
         time.first = self.first;
         self.first = First::No;
         let mut deltas: Vec<Option<Delta>> = vec![None; self.nodes.len()];
@@ -196,14 +262,17 @@ impl Flow {
                 let delta = if uses[input.0] == 0 { slot.take() } else { slot.clone() };
                 inputs.push(delta.unwrap_or_default());
             }
+            let watermarks: Vec<Advance> = running.inputs.iter().map(|input| advances[input.0]).collect();
+            let moved = running.node.follows_watermark() && watermarks.iter().any(|advance| advance.moves());
             let idle = inputs.iter().all(Delta::is_empty)
+                && !moved
                 && time.first == First::No
                 && !running
                     .shards
                     .iter()
                     .any(|shard| shard.due().is_some_and(|due| due <= time.clock));
             if !idle {
-                deltas[index] = Some(running.step(time, inputs, &self.options, faults)?);
+                deltas[index] = Some(running.step(time, inputs, &watermarks, &self.options, faults)?);
             }
         }
         Ok(deltas[self.root.0].take().unwrap_or_default())
@@ -256,18 +325,18 @@ impl Running {
         &mut self,
         time: StepTime,
         inputs: Vec<Delta>,
+        watermarks: &[Advance],
         options: &FlowOptions,
         faults: &mut Faults,
     ) -> Result<Delta> {
         let started = Instant::now();
         self.counters.rows_in += inputs.iter().map(|delta| delta.len() as u64).sum::<u64>();
-        let watermarks: Vec<Option<Watermark>> = vec![None; inputs.len()];
         let parts = shard::split(inputs, &self.keys, &self.schemas, self.shards.len())?;
         let results = shard::run(&mut self.shards, parts, &|shard, part| {
             let mut output = Output::new(options.output_bytes_max);
             let mut own_faults = Faults::default();
             let mut metrics = StepMetrics::default();
-            let done = shard.step(time, &watermarks, part, &mut own_faults, &mut metrics, &mut output);
+            let done = shard.step(time, watermarks, part, &mut own_faults, &mut metrics, &mut output);
             done.map(|()| (output.into_delta(), own_faults))
         });
         let mut out = Delta::new();

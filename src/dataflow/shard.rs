@@ -5,9 +5,9 @@
 
 use crate::delta::{Batch, Delta, KEY_GROUPS, KeyCodec, key_group};
 use crate::error::Result;
-use crate::operator::{Faults, Keys, Operator, Output, StepContext, StepMetrics, StepTime};
+use crate::operator::{Advance, Faults, Keys, Operator, Output, StepContext, StepMetrics, StepTime};
 use crate::state::Tables;
-use crate::time::{Timestamp, Watermark};
+use crate::time::Timestamp;
 use arrow::array::{ArrayRef, UInt32Array};
 use arrow::datatypes::SchemaRef;
 use rayon::prelude::{IndexedParallelIterator, IntoParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
@@ -33,7 +33,7 @@ impl Shard {
     pub(super) fn step(
         &mut self,
         time: StepTime,
-        watermarks: &[Option<Watermark>],
+        watermarks: &[Advance],
         inputs: &[Delta],
         faults: &mut Faults,
         metrics: &mut StepMetrics,

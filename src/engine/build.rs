@@ -10,9 +10,10 @@
 
 use super::command::{Command, Commands, Reply, ViewPlan};
 use super::published::{Published, Stored};
-use super::view;
+use super::view::{self, Moves};
+use super::watermark::{LateCount, arrived};
 use crate::catalog::{Relation, RelationId};
-use crate::dataflow::{Changes, Flow, FlowOptions};
+use crate::dataflow::{Advances, Changes, Flow, FlowOptions};
 use crate::delta::Delta;
 use crate::error::{Error, Result};
 use crate::operator::{First, StepTime};
@@ -43,9 +44,19 @@ pub struct Build {
 /// What the driver and the build's thread share.
 #[derive(Default)]
 struct Shared {
-    queue: Mutex<VecDeque<(StepTime, Changes)>>,
+    queue: Mutex<VecDeque<Queued>>,
     cancelled: AtomicBool,
     rows: AtomicU64,
+}
+
+/// An epoch that a build has not taken yet.
+pub struct Queued {
+    /// The epoch.
+    pub time: StepTime,
+    /// The changes of the view's inputs.
+    pub changes: Changes,
+    /// How far event time is in them.
+    pub advances: Advances,
 }
 
 /// What a build needs to know of the driver.
@@ -86,6 +97,7 @@ impl Build {
             stored: stored.clone(),
             shared: shared.clone(),
             context,
+            late: LateCount::default(),
         };
         std::thread::Builder::new()
             .name("build".to_owned())
@@ -101,19 +113,28 @@ impl Build {
     }
 
     /// Puts an epoch's changes of the view's inputs into the queue.
-    pub fn feed(&self, time: StepTime, changes: &Changes) {
+    pub fn feed(&self, time: StepTime, changes: &Changes, advances: &Advances) {
         let own: Changes = self
             .inputs
             .iter()
             .filter_map(|input| changes.get(input).map(|delta| (*input, delta.clone())))
             .collect();
-        if !own.is_empty() {
-            self.shared.queue.lock().push_back((time, own));
+        let advances: Advances = self
+            .inputs
+            .iter()
+            .filter_map(|input| advances.get(input).map(|advance| (*input, *advance)))
+            .collect();
+        if !own.is_empty() || advances.values().any(|advance| advance.moves()) {
+            self.shared.queue.lock().push_back(Queued {
+                time,
+                changes: own,
+                advances,
+            });
         }
     }
 
     /// The epochs that the thread has not taken.
-    pub fn rest(&self) -> Vec<(StepTime, Changes)> {
+    pub fn rest(&self) -> Vec<Queued> {
         self.shared.queue.lock().drain(..).collect()
     }
 
@@ -135,6 +156,7 @@ struct Work {
     stored: Arc<Stored>,
     shared: Arc<Shared>,
     context: BuildContext,
+    late: LateCount,
 }
 
 impl Work {
@@ -156,7 +178,7 @@ impl Work {
             clock: published.clock,
             first: First::No,
         };
-        let mut stepped = false;
+        // Each row of a stream carries the watermark that it is judged by; nothing is final before all rows are there.
         for input in self.flow.inputs() {
             let Some((relation, stored)) = published
                 .catalog
@@ -172,19 +194,16 @@ impl Work {
             while let Some(batch) = scan.next_batch()? {
                 part.push(batch);
                 if part.len() >= ROWS_PER_STEP {
-                    stepped = true;
-                    self.step(time, Changes::from([(input, std::mem::take(&mut part))]))?;
+                    let changes = Changes::from([(input, std::mem::take(&mut part))]);
+                    self.step(time, &changes, &Advances::new())?;
                 }
             }
             if !part.is_empty() {
-                stepped = true;
-                self.step(time, Changes::from([(input, part)]))?;
+                self.step(time, &Changes::from([(input, part)]), &Advances::new())?;
             }
         }
-        if !stepped {
-            self.step(time, Changes::new())?;
-        }
-        Ok(())
+        let advances = arrived(&published.times, &self.flow.inputs());
+        self.step(time, &Changes::new(), &advances)
     }
 
     /// Takes the queued epochs until only a few are left.
@@ -197,19 +216,24 @@ impl Work {
                 }
                 queue.pop_front()
             };
-            if let Some((time, changes)) = next {
-                self.step(time, changes)?;
+            if let Some(next) = next {
+                self.step(next.time, &next.changes, &next.advances)?;
             }
         }
     }
 
-    fn step(&mut self, time: StepTime, changes: Changes) -> Result<()> {
+    fn step(&mut self, time: StepTime, changes: &Changes, advances: &Advances) -> Result<()> {
         if self.shared.cancelled.load(Ordering::SeqCst) {
             return Err(Error::cancelled());
         }
         let mut commit = Commit::new();
         let rows: usize = changes.values().map(Delta::len).sum();
-        view::step(&mut self.flow, &self.stored, time, &changes, &mut commit)?;
+        let moves = Moves {
+            time,
+            changes,
+            advances,
+        };
+        view::step(&mut self.flow, &self.stored, moves, &mut self.late, &mut commit)?;
         self.context.store.commit(commit, Durability::Buffered)?;
         self.shared.rows.fetch_add(rows as u64, Ordering::Relaxed);
         Ok(())

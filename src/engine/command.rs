@@ -70,6 +70,17 @@ pub struct Ingest {
     pub position: Vec<u8>,
     /// Records that could not be decoded: position, message, record.
     pub errors: Vec<(String, String, String)>,
+    /// Whether these are the last rows that there will ever be.
+    pub end: End,
+}
+
+/// Whether a source has come to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// It has: a finite file was read.
+    Reached,
+    /// More may come.
+    Open,
 }
 
 /// A change of the definitions.
@@ -98,6 +109,10 @@ pub struct ViewPlan {
     pub root: NodeId,
     /// The DAG as text: the state belongs to it.
     pub text: String,
+    /// The view's columns that follow event time.
+    pub events: Vec<crate::catalog::EventColumn>,
+    /// Its windows that refuse late rows.
+    pub late: Vec<crate::catalog::LateList>,
     /// The rules that made it what it is, in order.
     pub firings: Vec<crate::plan::rule::Firing>,
 }

@@ -7,16 +7,18 @@
 
 use super::base::{Base, Pending};
 use super::build::{Build, BuildContext};
-use super::command::{Command, Define, FlowReport, Ingest, Inspection, Reply, Subscribed, Write};
+use super::command::{Command, Define, End, FlowReport, Ingest, Inspection, Reply, Subscribed, Write};
 use super::feed::{Feeds, Subscription};
 use super::published::{Published, Status, Stored};
 use super::record;
 use super::view::ViewFlow;
+use super::watermark::{StreamTime, Times, standing, watermark};
 use crate::catalog::{Catalog, RelationId};
 use crate::config::Config;
-use crate::dataflow::{Changes, FlowOptions};
+use crate::dataflow::{Advances, Changes, FlowOptions};
+use crate::delta::Delta;
 use crate::error::{Error, Result};
-use crate::operator::{First, StepTime};
+use crate::operator::{Advance, First, StepTime};
 use crate::state::{Commit, Durability, Store};
 use crate::time::{Clock, Epoch, Timestamp};
 use arc_swap::ArcSwap;
@@ -27,6 +29,9 @@ use std::time::{Duration, Instant};
 
 /// How long written epochs may wait for a sync when nobody waits for them.
 const SYNC_INTERVAL_MS: u64 = 1000;
+
+/// How often the watermark of a stream without rows moves on with the clock while a view waits for it.
+const IDLE_TICK_US: i64 = 1_000_000;
 
 /// The commands that one epoch takes at most.
 const COMMANDS_PER_EPOCH_MAX: usize = 4096;
@@ -45,6 +50,7 @@ pub struct Driver {
     pub(super) published: Arc<ArcSwap<Published>>,
     pub(super) commands: super::command::Commands,
     pub(super) feeds: Feeds,
+    pub(super) times: Times,
     inbox: Receiver<Command>,
     unsynced_since: Option<Instant>,
     stopping: Option<Reply<()>>,
@@ -57,6 +63,10 @@ pub(super) struct Making {
     pub(super) commit: Commit,
     answers: Vec<Reply<Arc<Published>>>,
     credits: Vec<Reply<()>>,
+    /// How far the epoch moves the event time of streams.
+    pub(super) times: HashMap<RelationId, StreamTime>,
+    /// The epoch's clock, once somebody has asked for it.
+    clock: Option<Timestamp>,
     /// Whether somebody waits for the epoch to be on the disk.
     synced: bool,
     /// Whether anything happened.
@@ -88,6 +98,7 @@ impl Driver {
             published,
             commands,
             feeds: Feeds::new(opened.epoch),
+            times: current.times.as_ref().clone(),
             inbox,
             unsynced_since: None,
             stopping: None,
@@ -141,7 +152,10 @@ impl Driver {
             .filter_map(ViewFlow::due)
             .min()
             .map(|Timestamp(due)| Duration::from_micros(u64::try_from(due - now.0).unwrap_or(0)));
-        sync.into_iter().chain(due).min()
+        let idle = self
+            .next_idle()
+            .map(|Timestamp(at)| Duration::from_micros(u64::try_from(at - now.0).unwrap_or(0)));
+        sync.into_iter().chain(due).chain(idle).min()
     }
 
     /// One turn of the loop: the commands in their order, cut into epochs by those that need to stand between two.
@@ -242,11 +256,25 @@ impl Driver {
         }
         for ((id, delta), checked) in changes.into_iter().zip(checked) {
             if !delta.is_empty() {
+                let delta = self.mark(making, id, delta)?;
                 making.pending.apply(&base(&id)?, delta, checked, &mut making.commit)?;
                 making.touched = true;
             }
         }
         Ok(())
+    }
+
+    /// Gives a stream's rows the watermark just before each, and moves it.
+    fn mark(&self, making: &mut Making, id: RelationId, delta: Delta) -> Result<Delta> {
+        let marker = self.relations.get(&id).and_then(|stored| stored.marker.as_ref());
+        let Some(marker) = marker else {
+            return Ok(delta);
+        };
+        let clock = *making.clock.get_or_insert_with(|| self.next_time().clock);
+        let mut time = making.time(&self.times, id);
+        let marked = marker.mark(&delta, clock, &mut time)?;
+        making.times.insert(id, time);
+        Ok(marked)
     }
 
     /// Takes a source's rows into the epoch in the making.
@@ -256,6 +284,7 @@ impl Driver {
             delta,
             position,
             errors,
+            end,
         } = ingest;
         let write = Write {
             changes: vec![(relation, delta)],
@@ -267,6 +296,9 @@ impl Driver {
         {
             Ok(()) => {
                 record::write_position(&mut making.commit, relation, &position);
+                if end == End::Reached {
+                    self.close(making, relation);
+                }
                 making.touched = true;
                 making.credits.push(reply);
             }
@@ -294,7 +326,8 @@ impl Driver {
 
     /// Steps the views, commits, publishes, answers.
     fn make(&mut self, mut making: Making) {
-        let time = self.next_time();
+        let time = self.time_of(&making);
+        self.pass_idle_time(time.clock, &mut making);
         let due = self
             .views
             .values()
@@ -305,7 +338,7 @@ impl Driver {
         }
         let started = Instant::now();
         let changes = self.step(time, &mut making);
-        match self.commit(time, making.commit, making.synced) {
+        match self.commit_made(time, &mut making) {
             Ok(published) => {
                 let touched = changes.len();
                 self.feeds.tell(time.epoch, changes, &self.relations);
@@ -350,12 +383,19 @@ impl Driver {
     /// Takes the epoch's changes through all views, in the order of their ids: a view only reads older relations.
     pub(super) fn step(&mut self, time: StepTime, making: &mut Making) -> Changes {
         let mut changes = std::mem::take(&mut making.pending.changes);
+        let mut advances = self.advances(&making.times);
         let mut stopped = Vec::new();
         for (id, view) in &mut self.views {
-            if !view.wants(&changes, time.clock) {
-                continue;
-            }
-            match view.step(time, &changes, &mut making.commit) {
+            let advance = view.advance(&advances);
+            advances.insert(*id, advance);
+            let wants = view.wants(&changes, &advances, time.clock);
+            let stepped = if wants {
+                view.step(time, &changes, &advances, &mut making.commit)
+            } else {
+                Ok(crate::delta::Delta::new())
+            };
+            self.times.views.insert(*id, view.time(advance));
+            match stepped {
                 Ok(delta) if delta.is_empty() => {}
                 Ok(delta) => {
                     changes.insert(*id, delta);
@@ -367,9 +407,101 @@ impl Driver {
             self.stop_view(id, &error, &mut making.commit);
         }
         for build in self.builds.values() {
-            build.feed(time, &changes);
+            build.feed(time, &changes, &advances);
         }
         changes
+    }
+
+    /// The time of the epoch in the making.
+    pub(super) fn time_of(&self, making: &Making) -> StepTime {
+        let time = self.next_time();
+        StepTime {
+            clock: making.clock.unwrap_or(time.clock),
+            ..time
+        }
+    }
+
+    /// How far event time is in streams and views between two epochs.
+    pub(super) fn standing(&self) -> Advances {
+        let mut advances = standing(&self.times.streams);
+        for (id, time) in &self.times.views {
+            let mark = watermark(time.watermark);
+            let advance = Advance {
+                before: mark,
+                after: mark,
+            };
+            advances.insert(*id, advance);
+        }
+        advances
+    }
+
+    /// How far an epoch moves event time in streams, and where it stands in the views.
+    fn advances(&self, moved: &HashMap<RelationId, StreamTime>) -> Advances {
+        let mut advances = standing(&self.times.streams);
+        for (id, time) in moved {
+            let before = self.times.streams.get(id).and_then(|known| watermark(known.watermark));
+            let after = watermark(time.watermark);
+            advances.insert(*id, Advance { before, after });
+        }
+        advances
+    }
+
+    /// Writes and publishes an epoch with the watermarks that it moves.
+    pub(super) fn commit_made(&mut self, time: StepTime, making: &mut Making) -> Result<Arc<Published>> {
+        let mut commit = std::mem::take(&mut making.commit);
+        for (id, moved) in &making.times {
+            record::write_time(&mut commit, *id, moved)?;
+        }
+        let before = self.times.streams.clone();
+        self.times.streams.extend(making.times.drain());
+        let committed = self.commit(time, commit, making.synced);
+        if committed.is_err() {
+            self.times.streams = before;
+        }
+        committed
+    }
+
+    /// A stream's source has come to its end: every window over it is closed.
+    fn close(&self, making: &mut Making, id: RelationId) {
+        if self.relations.get(&id).is_some_and(|stored| stored.marker.is_some()) {
+            let time = making.time(&self.times, id);
+            let closed = StreamTime {
+                watermark: Some(i64::MAX),
+                finished: true,
+                ..time
+            };
+            making.times.insert(id, closed);
+        }
+    }
+
+    /// Moves the watermarks of streams without rows on with the clock.
+    fn pass_idle_time(&self, clock: Timestamp, making: &mut Making) {
+        for (id, stored) in self.relations.iter() {
+            let Some(marker) = &stored.marker else {
+                continue;
+            };
+            if making.times.contains_key(id) {
+                continue;
+            }
+            let known = self.times.streams.get(id).copied().unwrap_or_default();
+            if let Some(time) = marker.pass_idle_time(&known, clock) {
+                making.times.insert(*id, time);
+                making.touched = true;
+            }
+        }
+    }
+
+    /// When a stream without rows next moves its watermark, if a view waits for that.
+    fn next_idle(&self) -> Option<Timestamp> {
+        let awaited = |id: &RelationId| self.views.values().any(|view| view.waits_for(*id));
+        let streams = self.relations.iter().filter_map(|(id, stored)| {
+            let marker = stored.marker.as_ref()?;
+            let time = self.times.streams.get(id)?;
+            let at = marker.idle_at(time)?;
+            let at = time.idle_since.map_or(at, |since| since.saturating_add(IDLE_TICK_US));
+            Some((id, at))
+        });
+        streams.filter(|(id, _)| awaited(id)).map(|(_, at)| Timestamp(at)).min()
     }
 
     /// Writes the epoch and publishes it.
@@ -396,6 +528,7 @@ impl Driver {
             snapshot: self.store.snapshot(),
             catalog: self.catalog.clone(),
             relations: self.relations.clone(),
+            times: Arc::new(self.times.clone()),
         });
         self.published.store(published.clone());
         published
@@ -510,6 +643,12 @@ impl Driver {
 }
 
 impl Making {
+    /// How far a stream's event time is, with what the epoch has done so far.
+    fn time(&self, known: &Times, id: RelationId) -> StreamTime {
+        let before = || known.streams.get(&id).copied().unwrap_or_default();
+        self.times.get(&id).copied().unwrap_or_else(before)
+    }
+
     /// Marks that something happened that must be written.
     pub(super) fn touch(&mut self) {
         self.touched = true;

@@ -95,6 +95,8 @@ impl Session {
                 emit: Emit::OnUpdate,
                 on_error: OnError::Skip,
                 options: BTreeMap::new(),
+                events: Vec::new(),
+                late: Vec::new(),
             }),
             depends_on: Vec::new(),
             sql: String::new(),

@@ -9,10 +9,12 @@ use super::command::{Answer, Define, Reply, ViewPlan};
 use super::driver::{Driver, Making};
 use super::published::{Published, Record, Status, Stored};
 use super::record;
-use super::view::ViewFlow;
+use super::view::{Moves, ViewFlow};
+use super::watermark::LateCount;
 use crate::catalog::{Catalog, Relation, RelationId, RelationKind};
 use crate::dataflow::Flow;
 use crate::error::{Error, Result};
+use crate::operator::{First, StepTime};
 use crate::state::{Commit, Origin, SYSTEM_TABLE, Store, TableId};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -47,10 +49,10 @@ impl Driver {
         let done = self
             .change(&mut making, catalog, &plans)
             .and_then(|()| self.apply(&mut making, write));
-        let time = self.next_time();
+        let time = self.time_of(&making);
         let done = done.and_then(|()| {
             let changes = self.step(time, &mut making);
-            let published = self.commit(time, std::mem::take(&mut making.commit), true)?;
+            let published = self.commit_made(time, &mut making)?;
             self.feeds.tell(time.epoch, changes, &self.relations);
             Ok(published)
         });
@@ -129,6 +131,7 @@ impl Driver {
             RelationKind::MaterializedView(_) | RelationKind::Sink(_) => {
                 record.rows = Some(table());
                 record.faults = Some(table());
+                record.late = Some(table());
                 if let Some(plan) = plan {
                     let needed = Flow::tables_needed(&plan.plan);
                     record.tables = needed
@@ -147,6 +150,8 @@ impl Driver {
     /// Ends the flows and builds of relations that are gone.
     fn drop_flows(&mut self) {
         let catalog = self.catalog.clone();
+        self.times.streams.retain(|id, _| catalog.relations.contains_key(id));
+        self.times.views.retain(|id, _| catalog.relations.contains_key(id));
         self.views.retain(|id, _| catalog.relations.contains_key(id));
         self.feeds.retain(|id| catalog.relations.contains_key(&id));
         self.builds.retain(|id, build| {
@@ -214,9 +219,18 @@ impl Driver {
     fn go_live(&mut self, build: &Build, mut flow: Flow) -> Result<Arc<Published>> {
         let id = build.relation.id;
         let mut commit = Commit::new();
-        for (time, changes) in build.rest() {
-            super::view::step(&mut flow, &build.stored, time, &changes, &mut commit)?;
+        let mut late = record::read_late(&self.store, id)?;
+        for next in build.rest() {
+            let moves = Moves {
+                time: next.time,
+                changes: &next.changes,
+                advances: &next.advances,
+            };
+            super::view::step(&mut flow, &build.stored, moves, &mut late, &mut commit)?;
         }
+        let view = ViewFlow::new(flow, build.stored.clone(), late);
+        let standing = self.standing();
+        self.times.views.insert(id, view.time(view.advance(&standing)));
         let mut stored = build.stored.as_ref().clone();
         stored.record.status = Status::Live;
         let relation = self.catalog.relations.get(&id).unwrap_or(&build.relation).clone();
@@ -226,7 +240,7 @@ impl Driver {
         relations.insert(id, stored.clone());
         self.relations = Arc::new(relations);
         let published = self.commit(self.next_time(), commit, true)?;
-        self.views.insert(id, ViewFlow::new(flow, stored));
+        self.views.insert(id, view.over(stored));
         self.feeds.begin(id, published.epoch);
         Ok(published)
     }
@@ -286,6 +300,12 @@ impl Driver {
                 }
             }
         }
+        let time = StepTime {
+            epoch: self.epoch,
+            clock: self.published.load().clock,
+            first: First::No,
+        };
+        self.publish(time);
     }
 
     fn open_view(&mut self, relation: &Arc<Relation>, stored: &Arc<Stored>) -> Result<()> {
@@ -300,7 +320,11 @@ impl Driver {
                 Origin::Stored,
                 self.flow_options(),
             )?;
-            self.views.insert(relation.id, ViewFlow::new(flow, stored.clone()));
+            let late = record::read_late(&self.store, relation.id)?;
+            let view = ViewFlow::new(flow, stored.clone(), late);
+            let standing = self.standing();
+            self.times.views.insert(relation.id, view.time(view.advance(&standing)));
+            self.views.insert(relation.id, view);
             return Ok(());
         }
         if stored.record.status == Status::Live {
@@ -316,6 +340,7 @@ impl Driver {
     fn rebuild(&mut self, relation: &Arc<Relation>, stored: &Arc<Stored>, plan: ViewPlan) -> Result<()> {
         let mut commit = Commit::new();
         delete_tables(&stored.record.all_tables(), &mut commit);
+        record::write_late(&mut commit, relation.id, &LateCount::default())?;
         let record = self.new_record(relation, Some(&plan));
         record::write_relation(&mut commit, relation, &record)?;
         let mut relations = self.relations.as_ref().clone();

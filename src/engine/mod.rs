@@ -22,6 +22,7 @@ mod executor;
 mod explain;
 mod feed;
 pub(crate) mod install;
+mod late;
 pub(crate) mod plan;
 pub(crate) mod published;
 pub(crate) mod query;
@@ -37,6 +38,7 @@ mod system;
 mod transaction;
 pub(crate) mod verify;
 pub(crate) mod view;
+pub mod watermark;
 
 pub use copy::CopyIn;
 pub use published::Published;
@@ -233,6 +235,7 @@ impl Engine {
         let published = Arc::new(ArcSwap::from_pointee(Published {
             epoch: opened.epoch,
             clock: clock.now(),
+            times: Arc::new(record::read_times(&store, &opened.catalog)?),
             snapshot: store.snapshot(),
             catalog: Arc::new(opened.catalog.clone()),
             relations: Arc::new(relations),

@@ -1,10 +1,15 @@
 //! From a view's definition to what computes it: parse, bind, optimise, lower.
 
 use super::command::ViewPlan;
-use crate::catalog::{Catalog, OnError, Relation, RelationKind};
+use crate::catalog::{Catalog, Emit, LateList, OnError, Relation, RelationKind};
 use crate::error::{Error, Result};
 use crate::plan::lower::{LowerOptions, lower};
-use crate::sql::bind::{BindSettings, Binder, NoSystemRelations, ParameterTypes};
+use crate::plan::{Node, Plan, event};
+use crate::sql::bind::{BindSettings, Binder, NoSystemRelations, ParameterTypes, node};
+use crate::types::Type;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::logical_expr::LogicalPlan;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// How a materialized view or a sink is computed.
@@ -12,13 +17,7 @@ use std::sync::Arc;
 /// The result depends on the definition and the catalog alone, not on the session: a restart plans the same.
 pub fn plan_relation(catalog: &Catalog, relation: &Arc<Relation>) -> Result<ViewPlan> {
     let (text, on_error, time_zone) = match &relation.kind {
-        RelationKind::MaterializedView(view) => {
-            if view.emit == crate::catalog::Emit::OnWindowClose {
-                return Err(Error::unsupported("EMIT ON WINDOW CLOSE is not supported")
-                    .with_hint("Use EMIT ON UPDATE: the view shows every window, always current."));
-            }
-            (&view.query, view.on_error, view.options.get("time_zone"))
-        }
+        RelationKind::MaterializedView(view) => (&view.query, view.on_error, view.options.get("time_zone")),
         RelationKind::Sink(sink) => (&sink.query, OnError::Skip, None),
         _ => {
             return Err(Error::internal(format!(
@@ -44,14 +43,49 @@ pub fn plan_relation(catalog: &Catalog, relation: &Arc<Relation>) -> Result<View
         },
     )?;
     let rewritten = crate::plan::rule::rewrite(&lowered.plan, lowered.root)?;
-    let text = crate::plan::explain::fingerprint(&rewritten.plan, rewritten.root);
+    let (plan, root) = match &relation.kind {
+        RelationKind::MaterializedView(view) if view.emit == Emit::OnWindowClose => {
+            event::emit_on_close(&rewritten.plan, rewritten.root)?
+        }
+        _ => (rewritten.plan, rewritten.root),
+    };
+    let text = crate::plan::explain::fingerprint(&plan, root);
     Ok(ViewPlan {
         relation: relation.id,
-        plan: rewritten.plan,
-        root: rewritten.root,
+        events: event::of(&plan, root),
+        late: late_lists(&optimised, &plan),
+        plan,
+        root,
         text,
         firings: rewritten.firings,
     })
+}
+
+/// The windows of a plan that refuse late rows, each once.
+fn late_lists(optimised: &LogicalPlan, plan: &Plan) -> Vec<LateList> {
+    let mut lists: Vec<LateList> = Vec::new();
+    let shifts = plan.ids().filter_map(|id| match plan.node(id) {
+        Node::Lateness(lateness) => Some((lateness.label, lateness.shift_us)),
+        _ => None,
+    });
+    let shifts: HashMap<i64, i64> = shifts.collect();
+    let walked = optimised.apply_with_subqueries(|logical| {
+        if let Some(late) = node::extension::<node::RefuseLate>(logical)
+            && let Some(shift_us) = shifts.get(&late.label)
+            && lists.iter().all(|known| known.label != late.label)
+        {
+            let fields = late.input.schema().fields();
+            let own = fields.iter().take(fields.len().saturating_sub(2));
+            lists.push(LateList {
+                label: late.label,
+                columns: own.map(|field| (field.name().clone(), Type::of_field(field))).collect(),
+                shift_us: *shift_us,
+            });
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    debug_assert!(walked.is_ok(), "a walk that finds fault with nothing");
+    lists
 }
 
 fn on_error_of(on_error: OnError) -> crate::operator::map::OnError {

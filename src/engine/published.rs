@@ -3,6 +3,7 @@
 //! After each epoch the driver publishes a new [`Published`]; a reader takes the current one and keeps it as long as
 //! its statement (or transaction) lasts. Readers never see the middle of an epoch and never block one.
 
+use super::watermark::{Marker, Times, stored_schema};
 use crate::catalog::{Catalog, Relation, RelationId, RelationKind};
 use crate::delta::KeyCodec;
 use crate::error::{Error, Result};
@@ -29,17 +30,25 @@ pub struct Published {
     pub catalog: Arc<Catalog>,
     /// Where the rows of each relation are.
     pub relations: Arc<HashMap<RelationId, Arc<Stored>>>,
+    /// How far event time is.
+    pub times: Arc<Times>,
 }
 
 /// Where a relation's rows and state are, and how it fares.
 #[derive(Debug, Clone)]
 pub struct Stored {
+    /// Whose they are.
+    pub relation: RelationId,
     /// Its rows; none for plain views, indexes and sinks.
     pub rows: Option<Rows>,
     /// The columns of the key of a keyed table and their encoding.
     pub key: Option<Arc<Key>>,
     /// Rows that failed in it (views and sinks).
     pub faults: Option<Rows>,
+    /// Rows that came too late for its windows (views).
+    pub late: Option<Rows>,
+    /// What moves its watermark (streams).
+    pub marker: Option<Arc<Marker>>,
     /// What is written about it.
     pub record: Record,
 }
@@ -67,6 +76,9 @@ pub struct Record {
     pub rows: Option<u32>,
     /// The table of its failed rows.
     pub faults: Option<u32>,
+    /// The table of the rows that came too late.
+    #[serde(default)]
+    pub late: Option<u32>,
     /// The state tables of its flow, per node.
     pub tables: Vec<Vec<u32>>,
     /// The plan that the state belongs to, as text.
@@ -90,7 +102,7 @@ pub enum Status {
 impl Record {
     /// All tables that belong to the relation.
     pub fn all_tables(&self) -> Vec<TableId> {
-        let own = self.rows.iter().chain(&self.faults).copied();
+        let own = self.rows.iter().chain(&self.faults).chain(&self.late).copied();
         own.chain(self.tables.iter().flatten().copied()).map(TableId).collect()
     }
 
@@ -124,16 +136,23 @@ impl Stored {
         };
         let rows = record
             .rows
-            .map(|table| Rows::new(TableId(table), form, schema))
+            .map(|table| Rows::new(TableId(table), form, stored_schema(relation)))
             .transpose()?;
         let faults = record
             .faults
             .map(|table| Rows::new(TableId(table), Form::Bag, faults_schema()))
             .transpose()?;
+        let late = record
+            .late
+            .map(|table| Rows::new(TableId(table), Form::Bag, super::late::schema()))
+            .transpose()?;
         Ok(Self {
+            relation: relation.id,
             rows,
             key,
             faults,
+            late,
+            marker: Marker::of(relation)?.map(Arc::new),
             record,
         })
     }

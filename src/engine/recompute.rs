@@ -5,6 +5,7 @@
 
 use super::plan::plan_relation;
 use super::published::Published;
+use super::watermark::arrived;
 use crate::catalog::Relation;
 use crate::dataflow::{Changes, Flow, FlowOptions};
 use crate::delta::{Delta, batch_of};
@@ -43,7 +44,8 @@ fn run(published: &Published, relation: &Arc<Relation>) -> Result<RecordBatch> {
         clock: published.clock,
         first: First::Yes,
     };
-    let delta = flow.step(time, &changes, &mut Faults::default())?;
+    let advances = arrived(&published.times, &flow.inputs());
+    let delta = flow.step(time, &changes, &advances, &mut Faults::default())?;
     let rows = delta.consolidate(&schema)?.concat(&schema)?;
     let mut copies = Vec::with_capacity(rows.len());
     for row in 0..rows.len() {

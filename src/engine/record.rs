@@ -1,10 +1,12 @@
 //! The engine's own records in the store: the epoch, the definitions, source positions.
 //!
 //! Keys in the system table: `e` the epoch and the next free table id; `c` the catalog without its relations;
-//! `r<id>` a relation and what belongs to it; `p<id>` the position of a stream's source.
+//! `r<id>` a relation and what belongs to it; `p<id>` the position of a stream's source;
+//! `w<id>` how far a stream's event time is; `l<id>` how many rows a view has refused as late.
 
 use super::published::Record;
-use crate::catalog::{Catalog, Relation, RelationId};
+use super::watermark::{LateCount, StreamTime, Times, ViewTime};
+use crate::catalog::{Catalog, Relation, RelationId, RelationKind};
 use crate::error::{Error, Result};
 use crate::state::{Commit, SYSTEM_TABLE, Store};
 use crate::time::Epoch;
@@ -93,6 +95,8 @@ pub fn write_relation(commit: &mut Commit, relation: &Arc<Relation>, record: &Re
 pub fn delete_relation(commit: &mut Commit, id: RelationId) {
     commit.delete(&key(&relation_key(id)));
     commit.delete(&key(&position_key(id)));
+    commit.delete(&key(&numbered(b'w', id)));
+    commit.delete(&key(&numbered(b'l', id)));
 }
 
 /// Writes the position of a stream's source.
@@ -105,6 +109,44 @@ pub fn write_position(commit: &mut Commit, id: RelationId, position: &[u8]) {
 /// The position of a stream's source.
 pub fn read_position(store: &Store, id: RelationId) -> Result<Option<Vec<u8>>> {
     Ok(store.get(&key(&position_key(id)))?.map(|value| value[1..].to_vec()))
+}
+
+/// Writes how far a stream's event time is.
+pub fn write_time(commit: &mut Commit, id: RelationId, time: &StreamTime) -> Result<()> {
+    put(commit, &numbered(b'w', id), time)
+}
+
+/// Writes how many rows a view has refused.
+pub fn write_late(commit: &mut Commit, id: RelationId, late: &LateCount) -> Result<()> {
+    put(commit, &numbered(b'l', id), late)
+}
+
+/// How many rows a view has refused.
+pub fn read_late(store: &Store, id: RelationId) -> Result<LateCount> {
+    Ok(get(store, &numbered(b'l', id))?.unwrap_or_default())
+}
+
+/// How far event time is in the streams and views that there are.
+pub fn read_times(store: &Store, catalog: &Catalog) -> Result<Times> {
+    let mut times = Times::default();
+    for relation in catalog.relations.values() {
+        match &relation.kind {
+            RelationKind::Stream(stream) if stream.watermark.is_some() => {
+                let time = get(store, &numbered(b'w', relation.id))?.unwrap_or_default();
+                times.streams.insert(relation.id, time);
+            }
+            RelationKind::MaterializedView(_) => {
+                let late = read_late(store, relation.id)?;
+                times.views.insert(relation.id, ViewTime { watermark: None, late });
+            }
+            _ => {}
+        }
+    }
+    Ok(times)
+}
+
+fn numbered(kind: u8, id: RelationId) -> Vec<u8> {
+    [&[kind][..], &id.0.to_be_bytes()].concat()
 }
 
 fn relation_key(id: RelationId) -> Vec<u8> {

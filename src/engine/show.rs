@@ -93,8 +93,32 @@ impl Session {
                 )
             }
             Show::Watermarks => {
-                return Err(Error::unsupported("SHOW WATERMARKS is not supported")
-                    .with_hint("Every view shows all windows, open or closed: no row is late."));
+                let published = self.engine.shared().published.load_full();
+                let shown = |micros: Option<i64>| micros.map(super::watermark::time_text);
+                let lines = super::watermark::reports(&published.catalog, &published.times)
+                    .into_iter()
+                    .map(|report| {
+                        vec![
+                            Some(report.name),
+                            Some(report.kind.to_owned()),
+                            shown(report.watermark),
+                            shown(report.highest),
+                            report.held_back_by,
+                            Some(report.late_rows.to_string()),
+                            Some(report.state),
+                        ]
+                    })
+                    .collect();
+                let columns = [
+                    "name",
+                    "kind",
+                    "watermark",
+                    "highest",
+                    "held_back_by",
+                    "late_rows",
+                    "state",
+                ];
+                (columns.map(text).to_vec(), lines)
             }
             Show::Create(kind, name) => {
                 let relation = match kind {

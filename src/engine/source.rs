@@ -5,7 +5,7 @@
 //! poll but one. An idle source waits for its connector's waker or for the time that the connector named: nothing is
 //! polled for its own sake.
 
-use super::command::{Command, Commands, Ingest};
+use super::command::{Command, Commands, End, Ingest};
 use super::complete::Completion;
 use crate::catalog::{Catalog, Relation, RelationId, RelationKind};
 use crate::connector::{Budget, Position, SourceRequest, SourceState, open_source};
@@ -230,7 +230,11 @@ impl Work {
                 }
                 .to_owned();
             }
-            let ingest = self.ingest(&completion, polled.delta, polled.errors, source.position())?;
+            let end = match polled.state {
+                SourceState::Finished => End::Reached,
+                SourceState::More | SourceState::Idle { .. } => End::Open,
+            };
+            let ingest = self.ingest(&completion, polled.delta, polled.errors, source.position(), end)?;
             if let Some(ingest) = ingest {
                 let (reply, answer) = oneshot::channel();
                 self.commands.send(Command::Ingest(ingest, reply))?;
@@ -275,6 +279,7 @@ impl Work {
         delta: Delta,
         errors: Vec<crate::connector::DecodeError>,
         position: Position,
+        end: End,
     ) -> Result<Option<Ingest>> {
         let mut errors: Vec<(String, String, String)> = errors
             .into_iter()
@@ -299,7 +304,7 @@ impl Work {
             let good = (0..rows.num_rows() as u32).filter(|row| !bad.contains(&(*row as usize)));
             whole.push(Batch::inserts(rows).take(&UInt32Array::from_iter_values(good))?);
         }
-        if whole.is_empty() && errors.is_empty() {
+        if whole.is_empty() && errors.is_empty() && end == End::Open {
             return Ok(None);
         }
         Ok(Some(Ingest {
@@ -307,6 +312,7 @@ impl Work {
             delta: whole,
             position: position.0,
             errors,
+            end,
         }))
     }
 }

@@ -6,17 +6,17 @@
 use super::query::View;
 use super::session::{Session, rows_of};
 use super::{Outcome, ResultColumn, RowsTag};
-use crate::catalog::{MaterializedView, OnError, Relation, RelationKind};
+use crate::catalog::{Emit, MaterializedView, OnError, Relation, RelationKind};
 use crate::delta::{Batch, Delta, batch_of};
 use crate::error::{Error, Result};
 use crate::expr::from_datafusion;
-use crate::sql::bind::{BindSettings, Binder, NoSystemRelations, ParameterTypes};
+use crate::sql::bind::{BindSettings, Binder, NoSystemRelations, ParameterTypes, node};
 use crate::sql::statement::{Name, ObjectKind};
 use crate::types::{Nullability, Type};
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::tree_node::{Transformed, TransformedResult};
-use datafusion::logical_expr::{Expr, Limit, LogicalPlan, LogicalPlanBuilder, SortExpr};
+use datafusion::logical_expr::{Expr, Extension, Limit, LogicalPlan, LogicalPlanBuilder, SortExpr};
 use std::sync::Arc;
 
 /// The rows that differ which are told at most.
@@ -43,6 +43,14 @@ impl Session {
             .ok_or_else(|| Error::semantic("55000", "the view has not been populated"))?;
         let rows = stored.readable(&relation)?;
         check_provable(&view, &relation)?;
+        let times = view
+            .published
+            .times
+            .views
+            .get(&relation.id)
+            .copied()
+            .unwrap_or_default();
+        super::late::check_whole(times.late, &relation.name, definition)?;
         let failed = match &stored.faults {
             Some(faults) => faults.scan(&view.published.snapshot).next_batch()?.is_some(),
             None => false,
@@ -92,6 +100,7 @@ impl Session {
             binder.bind_query(&query.query, &mut ParameterTypes::default())?.plan
         };
         let plan = crate::sql::bind::fix_now(ordered_limits(plan)?, view.published.clock.0)?;
+        let plan = without_late(view, relation, definition, plan)?;
         super::query::collect(view, plan, &time_zone).await
     }
 }
@@ -131,6 +140,54 @@ fn is_ordered(plan: &LogicalPlan) -> bool {
         LogicalPlan::SubqueryAlias(alias) => is_ordered(&alias.input),
         _ => false,
     }
+}
+
+/// The query told what the view has refused and, where it shows closed windows only, which windows are closed.
+fn without_late(
+    view: &View,
+    relation: &Relation,
+    definition: &MaterializedView,
+    plan: LogicalPlan,
+) -> Result<LogicalPlan> {
+    let Some(stored) = view.published.relations.get(&relation.id) else {
+        return Ok(plan);
+    };
+    let time = view
+        .published
+        .times
+        .views
+        .get(&relation.id)
+        .copied()
+        .unwrap_or_default();
+    let told = plan.transform_up_with_subqueries(|logical| {
+        let Some(late) = node::extension::<node::RefuseLate>(&logical) else {
+            return Ok(Transformed::no(logical));
+        };
+        let Some(list) = definition.late.iter().find(|list| list.label == late.label) else {
+            return Ok(Transformed::no(logical));
+        };
+        let schema = Arc::new(late.input.schema().as_arrow().clone());
+        let rows = super::late::refused_pairs(stored, list, &view.published.snapshot, &schema)
+            .map_err(|error| datafusion::error::DataFusionError::External(Box::new(error)))?;
+        let closed_until = match definition.emit {
+            Emit::OnUpdate => None,
+            Emit::OnWindowClose => Some(
+                time.watermark
+                    .map_or(i64::MIN, |mark| mark.saturating_add(list.shift_us)),
+            ),
+        };
+        let told = node::RefuseLate {
+            refused: Some(node::Refused {
+                rows: Arc::new(rows),
+                closed_until,
+            }),
+            ..late.clone()
+        };
+        Ok(Transformed::yes(LogicalPlan::Extension(Extension {
+            node: Arc::new(told),
+        })))
+    });
+    told.data().map_err(crate::expr::from_datafusion)
 }
 
 /// Refuses where what the view was computed from is no longer there.

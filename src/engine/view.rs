@@ -1,12 +1,14 @@
 //! A maintained view that runs: its flow, and where its rows and its failed rows go.
 
 use super::published::{Stored, faults_schema};
-use crate::dataflow::{Changes, Flow, NodeStatus};
+use super::watermark::{LateCount, ViewTime};
+use crate::catalog::RelationId;
+use crate::dataflow::{Advances, Changes, Flow, NodeStatus};
 use crate::delta::{Batch, Delta, Weights, batch_of};
 use crate::error::{Error, Result};
-use crate::operator::{Faults, StepTime};
+use crate::operator::{Advance, Faults, StepTime};
 use crate::state::Commit;
-use crate::time::Timestamp;
+use crate::time::{Timestamp, Watermark};
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use std::sync::Arc;
 
@@ -14,17 +16,42 @@ use std::sync::Arc;
 pub struct ViewFlow {
     flow: Flow,
     stored: Arc<Stored>,
+    late: LateCount,
 }
 
 impl ViewFlow {
     /// A view that is up to date with its inputs.
-    pub fn new(flow: Flow, stored: Arc<Stored>) -> Self {
-        Self { flow, stored }
+    pub fn new(flow: Flow, stored: Arc<Stored>, late: LateCount) -> Self {
+        Self { flow, stored, late }
+    }
+
+    /// The same with its rows at their new place.
+    #[must_use]
+    pub fn over(self, stored: Arc<Stored>) -> Self {
+        Self { stored, ..self }
     }
 
     /// Whether a step with these changes would do anything.
-    pub fn wants(&self, changes: &Changes, clock: Timestamp) -> bool {
-        self.flow.wants(changes, clock)
+    pub fn wants(&self, changes: &Changes, advances: &Advances, clock: Timestamp) -> bool {
+        self.flow.wants(changes, advances, clock)
+    }
+
+    /// How far event time is in its rows.
+    pub fn advance(&self, advances: &Advances) -> Advance {
+        self.flow.advance(advances)
+    }
+
+    /// How far event time is in its rows, and what it has refused.
+    pub fn time(&self, advance: Advance) -> ViewTime {
+        ViewTime {
+            watermark: advance.after.map(|Watermark(Timestamp(micros))| micros),
+            late: self.late,
+        }
+    }
+
+    /// Whether it holds rows back until a relation's watermark moves.
+    pub fn waits_for(&self, relation: RelationId) -> bool {
+        self.flow.follows_watermark() && self.flow.inputs().contains(&relation)
     }
 
     /// The next clock time at which it wants a step without input.
@@ -33,8 +60,19 @@ impl ViewFlow {
     }
 
     /// Takes the changes of its inputs, writes its own and its state, and returns its own.
-    pub fn step(&mut self, time: StepTime, changes: &Changes, commit: &mut Commit) -> Result<Delta> {
-        step(&mut self.flow, &self.stored, time, changes, commit)
+    pub fn step(
+        &mut self,
+        time: StepTime,
+        changes: &Changes,
+        advances: &Advances,
+        commit: &mut Commit,
+    ) -> Result<Delta> {
+        let moves = Moves {
+            time,
+            changes,
+            advances,
+        };
+        step(&mut self.flow, &self.stored, moves, &mut self.late, commit)
     }
 
     /// The bytes of state in memory.
@@ -53,14 +91,31 @@ impl ViewFlow {
     }
 }
 
+/// What a step is about: when, what changes, and how far event time moves.
+#[derive(Clone, Copy)]
+pub struct Moves<'a> {
+    /// The epoch and its clock.
+    pub time: StepTime,
+    /// The changes of relations.
+    pub changes: &'a Changes,
+    /// How far event time is in them.
+    pub advances: &'a Advances,
+}
+
 /// One step of a view's flow into a commit.
-pub fn step(flow: &mut Flow, stored: &Stored, time: StepTime, changes: &Changes, commit: &mut Commit) -> Result<Delta> {
+pub fn step(
+    flow: &mut Flow,
+    stored: &Stored,
+    moves: Moves<'_>,
+    late: &mut LateCount,
+    commit: &mut Commit,
+) -> Result<Delta> {
     let rows = stored
         .rows
         .as_ref()
         .ok_or_else(|| Error::internal("a view has no place for its rows"))?;
     let mut faults = Faults::default();
-    let delta = flow.step(time, changes, &mut faults)?;
+    let delta = flow.step(moves.time, moves.changes, moves.advances, &mut faults)?;
     let delta = if delta.is_inserts() {
         delta
     } else {
@@ -71,6 +126,10 @@ pub fn step(flow: &mut Flow, stored: &Stored, time: StepTime, changes: &Changes,
     rows.write_bag(&delta, commit)?;
     flow.flush(commit)?;
     write_faults(stored, &faults, commit)?;
+    if !faults.late_rows.is_empty() {
+        super::late::write(stored, &faults.late_rows, late, commit)?;
+        super::record::write_late(commit, stored.relation, late)?;
+    }
     Ok(delta)
 }
 

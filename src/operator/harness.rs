@@ -8,7 +8,7 @@
 //!
 //! Rows are texts here: each value as Arrow shows it, `None` for NULL.
 
-use super::{Faults, First, Keys, Operator, Output, Spec, StepContext, StepMetrics, StepTime};
+use super::{Advance, Faults, First, Keys, Operator, Output, Spec, StepContext, StepMetrics, StepTime};
 use crate::delta::{Batch, Delta, KEY_GROUPS, KeyCodec, Weights, batch_of, key_group};
 use crate::state::{Commit, Durability, Origin, Store, Table, TableId, Tables};
 use crate::time::{Epoch, Timestamp};
@@ -314,7 +314,7 @@ impl<'a> Bench<'a> {
             let (operator, tables) = &mut self.shards[index];
             let mut context = StepContext {
                 time,
-                watermarks: &vec![None; self.inputs.len()],
+                watermarks: &vec![Advance::default(); self.inputs.len()],
                 tables,
                 faults: &mut self.faults,
                 metrics: &mut StepMetrics::default(),

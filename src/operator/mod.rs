@@ -9,10 +9,12 @@
 
 pub mod aggregate;
 mod changes;
+pub mod close;
 mod groups;
 #[cfg(test)]
 mod harness;
 pub mod join;
+pub mod lateness;
 pub mod map;
 mod ordered;
 pub mod over;
@@ -70,6 +72,13 @@ fn output_field(field: &Field, index: usize) -> Field {
     field.clone().with_name(format!("#{index}")).with_nullable(true)
 }
 
+/// The first columns of a schema, named by position.
+fn unnamed(schema: &SchemaRef, width: usize) -> SchemaRef {
+    let fields = schema.fields().iter().take(width).enumerate();
+    let fields: Vec<Field> = fields.map(|(index, field)| output_field(field, index)).collect();
+    SchemaRef::new(arrow::datatypes::Schema::new(fields))
+}
+
 /// What an operator does.
 pub trait Operator: Send {
     /// Takes the changes of its inputs in one epoch and puts out its own.
@@ -86,8 +95,8 @@ pub trait Operator: Send {
 pub struct StepContext<'a> {
     /// The epoch and its clock, which is read once.
     pub time: StepTime,
-    /// The watermark of each input, if it has one.
-    pub watermarks: &'a [Option<Watermark>],
+    /// How far event time is in each input.
+    pub watermarks: &'a [Advance],
     /// The operator's state tables, in the order of its spec.
     pub tables: &'a mut Tables,
     /// Where rows go that fail or come too late.
@@ -107,6 +116,31 @@ pub struct StepTime {
     pub first: First,
 }
 
+/// How far event time is in an input, before an epoch and after it; `None` where nothing is known yet, or ever.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Advance {
+    /// Before the epoch's rows.
+    pub before: Option<Watermark>,
+    /// After them.
+    pub after: Option<Watermark>,
+}
+
+impl Advance {
+    /// Whether event time moves in the epoch.
+    pub fn moves(self) -> bool {
+        self.before != self.after
+    }
+
+    /// The least of two, in which an unknown one holds the other back.
+    #[must_use]
+    pub fn least(self, other: Self) -> Self {
+        Self {
+            before: self.before.min(other.before),
+            after: self.after.min(other.after),
+        }
+    }
+}
+
 /// Whether a step is the first of an operator's life (not of a process).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum First {
@@ -122,7 +156,7 @@ pub struct Faults {
     /// Rows whose expression failed, with the weight they came with: -1 takes an earlier entry back.
     pub row_errors: Vec<RowError>,
     /// Rows that came after their windows had closed.
-    pub late_rows: Vec<LateRow>,
+    pub late_rows: Vec<LateRows>,
 }
 
 /// A row whose expression failed.
@@ -136,17 +170,17 @@ pub struct RowError {
     pub error: Error,
 }
 
-/// A row that some windows refused.
+/// Rows that some windows refused, one for each of the windows; those of one row stand together.
 #[derive(Debug, Clone)]
-pub struct LateRow {
-    /// The row, alone in its batch.
-    pub row: RecordBatch,
-    /// Its weight.
-    pub weight: i64,
-    /// The watermark when it arrived.
-    pub watermark: Watermark,
-    /// The windows that refused it: start and end.
-    pub windows: Vec<(Timestamp, Timestamp)>,
+pub struct LateRows {
+    /// The number under which the windows list them.
+    pub label: i64,
+    /// The rows, the window's start and end last.
+    pub rows: RecordBatch,
+    /// Their weights.
+    pub weights: Vec<i64>,
+    /// The watermark when each arrived.
+    pub watermarks: Vec<Watermark>,
 }
 
 /// What an operator counts beside rows in and out.

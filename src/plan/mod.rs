@@ -10,6 +10,7 @@
 //! [`property`] says what is known of each node's rows, and [`explain`] shows it all. Nodes are hash-consed: a node
 //! with the same operator over the same inputs gets the same id, whatever its columns were called.
 
+pub mod event;
 pub mod explain;
 pub mod lower;
 mod node;

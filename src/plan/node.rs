@@ -2,10 +2,12 @@
 //!
 //! Each variant's spec stands beside its operator; a new operator is one variant here and one arm in [`Node::spec`].
 
-use crate::catalog::RelationId;
+use crate::catalog::{EventColumn, RelationId};
 use crate::error::Result;
 use crate::operator::aggregate::Aggregate;
+use crate::operator::close::Close;
 use crate::operator::join::Join;
+use crate::operator::lateness::Lateness;
 use crate::operator::map::MapFilter;
 use crate::operator::over::Over;
 use crate::operator::session::SessionWindow;
@@ -43,6 +45,10 @@ pub enum Node {
     Over(Over),
     /// Rows with the session they are in.
     SessionWindow(SessionWindow),
+    /// Rows whose windows are open.
+    Lateness(Lateness),
+    /// Rows once they are final.
+    Close(Close),
 }
 
 /// The changes of a relation.
@@ -62,6 +68,10 @@ pub struct Input {
     pub key: Option<Vec<usize>>,
     /// The column of its event time, if it has a watermark.
     pub watermark: Option<usize>,
+    /// The columns that follow event time; without any, the relation holds no watermark back.
+    pub events: Vec<EventColumn>,
+    /// The column that carries the watermark just before each row, if there is one; it is the last.
+    pub judge: Option<usize>,
 }
 
 /// Whether rows are ever taken away.
@@ -102,7 +112,14 @@ impl Node {
             Self::Unnest(spec) => Some(spec),
             Self::Over(spec) => Some(spec),
             Self::SessionWindow(spec) => Some(spec),
+            Self::Lateness(spec) => Some(spec),
+            Self::Close(spec) => Some(spec),
         }
+    }
+
+    /// Whether it has something to do when a watermark moves, input or not.
+    pub fn follows_watermark(&self) -> bool {
+        matches!(self, Self::Close(_))
     }
 
     /// The operator's name.

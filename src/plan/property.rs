@@ -68,7 +68,9 @@ fn growth(node: &Node, inputs: &[&Property]) -> Growth {
     // What puts out more as it sees more, and never less.
     let monotone = match node {
         Node::Input(input) => return input.growth,
-        Node::Values(_) | Node::MapFilter(_) | Node::Union(_) | Node::Unnest(_) => true,
+        Node::Values(_) | Node::MapFilter(_) | Node::Union(_) | Node::Unnest(_) | Node::Lateness(_) => true,
+        // What is put out was final, whatever came and went before.
+        Node::Close(_) => return Growth::AppendOnly,
         Node::Aggregate(aggregate) => aggregate.calls.is_empty(),
         Node::Join(join) => matches!(join.kind, JoinKind::Inner | JoinKind::LeftSemi),
         Node::SetOperation(set) => set.kind == SetKind::Intersect,
@@ -111,7 +113,7 @@ fn keys(node: &Node, inputs: &[&Property], width: usize) -> Vec<Vec<usize>> {
             }
             keys
         }
-        Node::SessionWindow(_) => inputs[0].keys.clone(),
+        Node::SessionWindow(_) | Node::Lateness(_) | Node::Close(_) => inputs[0].keys.clone(),
     }
 }
 

@@ -8,7 +8,8 @@ mod distinct;
 
 use crate::error::Error;
 use crate::sql::bind::node::{
-    AsOfJoin, Clause, Quantifier, SessionWindow, SetKind, SetOperation, TemporalTable, Unmatched, WindowClause,
+    AsOfJoin, Clause, Quantifier, RefuseLate, Refused, SessionWindow, SetKind, SetOperation, TemporalTable, Unmatched,
+    WindowClause,
 };
 use crate::sql::error::external;
 use arrow::array::{ArrayRef, RecordBatch};
@@ -91,6 +92,8 @@ enum Twin {
         keys: Vec<Arc<dyn PhysicalExpr>>,
         count: usize,
     },
+    /// The rows without those that a view has refused.
+    Late(Refused),
     AsOf {
         left: Vec<Arc<dyn PhysicalExpr>>,
         right: Vec<Arc<dyn PhysicalExpr>>,
@@ -154,6 +157,12 @@ impl ExtensionPlanner for Twins {
                 right: all(&right, logical_inputs[1].schema())?,
                 operator: join.operator,
                 unmatched: join.unmatched,
+            }
+        } else if let Some(late) = node_any.downcast_ref::<RefuseLate>() {
+            match &late.refused {
+                Some(refused) => Twin::Late(refused.clone()),
+                // A query that runs once sees every row.
+                None => return Ok(physical_inputs.first().cloned()),
             }
         } else if node_any.is::<TemporalTable>() {
             // A query that runs once meets the table as it is.
@@ -327,6 +336,7 @@ impl Twin {
                 let time = time.as_ref().map(|time| evaluate(time, &inputs[0])).transpose()?;
                 compute::rows(&inputs[0], time.as_ref(), &keys, *count, schema)
             }
+            Self::Late(refused) => compute::without_late(&inputs[0], refused, schema),
             Self::AsOf {
                 left,
                 right,

@@ -67,6 +67,8 @@ impl Session {
             emit,
             on_error: on_error(&options)?,
             options: view_options(options)?,
+            events: Vec::new(),
+            late: Vec::new(),
         });
         let relation = self.add(New {
             name,
@@ -142,6 +144,8 @@ impl Session {
                     emit: Emit::OnUpdate,
                     on_error: OnError::Skip,
                     options,
+                    events: Vec::new(),
+                    late: Vec::new(),
                 }),
                 depends_on,
                 sql: String::new(),
@@ -161,6 +165,23 @@ impl Session {
         let plan = plan_relation(&self.catalog(), relation)?;
         if let Some(warning) = crate::plan::explain::unbounded(&plan.plan, plan.root) {
             self.notice(Notice::new(warning));
+        }
+        if let RelationKind::MaterializedView(view) = &relation.kind
+            && !(plan.events.is_empty() && plan.late.is_empty())
+        {
+            let view = MaterializedView {
+                events: plan.events.clone(),
+                late: plan.late.clone(),
+                ..view.clone()
+            };
+            let timed = Relation {
+                kind: RelationKind::MaterializedView(view),
+                ..relation.as_ref().clone()
+            };
+            self.change_catalog(|catalog| {
+                catalog.relations.insert(timed.id, Arc::new(timed));
+                Ok(())
+            })?;
         }
         self.work()?.plans.push(plan);
         Ok(())

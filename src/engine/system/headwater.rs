@@ -30,6 +30,7 @@ pub(super) fn fill(facts: &Facts, name: &str, sheet: &mut Sheet) {
         "settings" => settings(facts, sheet),
         "operators" => operators(facts, sheet),
         "subscriptions" => subscriptions(facts, sheet),
+        "watermarks" => watermarks(facts, sheet),
         // Nothing is known of these yet.
         _ => {}
     }
@@ -70,6 +71,21 @@ fn streams(facts: &Facts, sheet: &mut Sheet) {
             ("connector", stream.connector.get("connector").into()),
             ("rows_refused", refused.into()),
             ("sql", (&relation.sql).into()),
+        ]);
+    }
+}
+
+fn watermarks(facts: &Facts, sheet: &mut Sheet) {
+    for report in crate::engine::watermark::reports(&facts.catalog, &facts.live.times()) {
+        sheet.row([
+            ("name", report.name.into()),
+            ("kind", report.kind.into()),
+            ("column", report.column.into()),
+            ("watermark", report.watermark.map_or(Cell::Null, Cell::Micros)),
+            ("highest", report.highest.map_or(Cell::Null, Cell::Micros)),
+            ("held_back_by", report.held_back_by.into()),
+            ("late_rows", report.late_rows.into()),
+            ("state", report.state.into()),
         ]);
     }
 }

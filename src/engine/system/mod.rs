@@ -30,7 +30,9 @@ mod table_function;
 mod tests;
 
 use super::command::Inspection;
-use crate::catalog::{Catalog, RelationId};
+use super::late::Listed;
+use super::watermark::Times;
+use crate::catalog::{Catalog, LateList, RelationId};
 use crate::error::Result;
 use crate::sql::bind::{BindSettings, SystemRelations, SystemSubquery};
 use arrow::array::RecordBatch;
@@ -125,6 +127,14 @@ pub(super) trait Live: fmt::Debug + Send + Sync {
     async fn inspect(&self) -> Result<Inspection>;
     /// The rows that failed in a view or could not be decoded for a stream; `None` if it lists none.
     fn faults(&self, relation: RelationId) -> Result<Option<RecordBatch>>;
+    /// How far event time is.
+    fn times(&self) -> Arc<Times> {
+        Arc::default()
+    }
+    /// What one of a view's window functions has refused; `None` if nothing is listed.
+    fn late(&self, _relation: RelationId, _list: &LateList) -> Result<Option<Listed>> {
+        Ok(None)
+    }
 }
 
 /// What everything here is computed from.

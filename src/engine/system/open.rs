@@ -1,12 +1,14 @@
 //! The system of a running engine: what it tells beside the catalog.
 
 use super::{Fare, Live, SessionFact, SettingFact, SourceFact, System};
-use crate::catalog::RelationId;
+use crate::catalog::{LateList, RelationId};
 use crate::engine::Engine;
 use crate::engine::command::{Command, Inspection};
+use crate::engine::late::{self, Listed};
 use crate::engine::published::{Published, Status};
 use crate::engine::query::View;
 use crate::engine::settings::{Change, SETTINGS};
+use crate::engine::watermark::Times;
 use crate::error::Result;
 use crate::sql::bind::BindSettings;
 use crate::state::relation::expand;
@@ -125,6 +127,17 @@ impl Live for Running {
             node.resident_bytes = node.resident_bytes.max(usize::try_from(stored).unwrap_or(usize::MAX));
         }
         Ok(told)
+    }
+
+    fn times(&self) -> Arc<Times> {
+        self.published.times.clone()
+    }
+
+    fn late(&self, relation: RelationId, list: &LateList) -> Result<Option<Listed>> {
+        let stored = self.published.relations.get(&relation);
+        stored
+            .map(|stored| late::read(stored, list, &self.published.snapshot))
+            .transpose()
     }
 
     fn faults(&self, relation: RelationId) -> Result<Option<RecordBatch>> {

@@ -167,6 +167,13 @@ pub(super) fn column(kind: &Type, cells: &[Cell]) -> Result<ArrayRef> {
                 .collect::<Float32Array>(),
         ),
         Type::Float8 => Arc::new(cells.iter().map(float).collect::<Float64Array>()),
+        Type::Timestamp(_) => {
+            let micros = cells.iter().map(|cell| match cell {
+                Cell::Micros(value) => Some(*value),
+                _ => None,
+            });
+            Arc::new(micros.collect::<TimestampMicrosecondArray>())
+        }
         Type::Timestamptz(_) => {
             let values: TimestampMicrosecondArray = cells
                 .iter()

@@ -4,10 +4,12 @@ use super::Facts;
 use super::name;
 use super::provider::Provider;
 use super::sheet::{Cell, column};
+use crate::catalog::{Relation, RelationKind};
 use crate::delta::batch_of;
+use crate::engine::watermark::time_text;
 use crate::error::{Error, Result};
 use crate::types::{Nullability, Type};
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::ScalarValue;
 use datafusion::datasource::provider_as_source;
@@ -92,7 +94,7 @@ fn named(name: &str, arguments: &[Expr]) -> Result<String> {
     }
 }
 
-/// `row_errors('view')` and `decode_errors('stream')`; `late_rows('view')`, of which there are none.
+/// `row_errors('view')` and `decode_errors('stream')`; `late_rows('view')`.
 fn faults(facts: &Arc<Facts>, function: &str, arguments: &[Expr]) -> Result<Arc<dyn TableSource>> {
     let text = named(function, arguments)?;
     let missing = || Error::semantic("42P01", format!("relation \"{text}\" does not exist"));
@@ -115,21 +117,7 @@ fn faults(facts: &Arc<Facts>, function: &str, arguments: &[Expr]) -> Result<Arc<
         ));
     }
     if function == "late_rows" {
-        let mut columns: Vec<(&str, Type)> = relation
-            .columns
-            .iter()
-            .map(|column| (column.name.as_str(), column.kind.clone()))
-            .collect();
-        columns.extend([
-            ("weight", Type::Int8),
-            ("watermark", Type::Timestamptz(None)),
-            ("windows", Type::Array(Box::new(Type::Text))),
-        ]);
-        let schema = schema(&columns);
-        let own = schema.clone();
-        return Ok(source(Provider::of_function(function, schema, move || {
-            Ok(RecordBatch::new_empty(own.clone()))
-        })));
+        return Ok(late_rows(facts, &relation));
     }
     let schema = schema(&[("message", Type::Text), ("row", Type::Text)]);
     let (own, facts) = (schema.clone(), facts.clone());
@@ -140,4 +128,72 @@ fn faults(facts: &Arc<Facts>, function: &str, arguments: &[Expr]) -> Result<Arc<
             None => RecordBatch::new_empty(own.clone()),
         })
     })))
+}
+
+/// `late_rows('view')`: the rows that the view's windows have refused, with the columns of the relation that the windows
+/// are over; where there are windows over relations with other columns, each row as text.
+fn late_rows(facts: &Arc<Facts>, relation: &Arc<Relation>) -> Arc<dyn TableSource> {
+    let lists = match &relation.kind {
+        RelationKind::MaterializedView(view) => view.late.clone(),
+        _ => Vec::new(),
+    };
+    let alike = lists.windows(2).all(|pair| pair[0].columns == pair[1].columns);
+    let mut columns: Vec<(&str, Type)> = match lists.first() {
+        Some(first) if alike => first
+            .columns
+            .iter()
+            .map(|(name, kind)| (name.as_str(), kind.clone()))
+            .collect(),
+        _ => vec![("row", Type::Text)],
+    };
+    columns.extend([
+        ("weight", Type::Int8),
+        ("watermark", Type::Timestamp(None)),
+        ("windows", Type::Array(Box::new(Type::Text))),
+    ]);
+    let kinds: Vec<Type> = columns[columns.len() - 3..]
+        .iter()
+        .map(|(_, kind)| kind.clone())
+        .collect();
+    let schema = schema(&columns);
+    let (own, facts, id) = (schema.clone(), facts.clone(), relation.id);
+    source(Provider::of_function("late_rows", schema, move || {
+        let mut parts = Vec::new();
+        for list in &lists {
+            let Some(listed) = facts.live.late(id, list)? else {
+                continue;
+            };
+            let mut arrays = if alike {
+                listed.rows.columns().to_vec()
+            } else {
+                let texts = (0..listed.rows.num_rows()).map(|row| row_text(&listed.rows, row));
+                vec![Arc::new(StringArray::from_iter_values(texts)) as ArrayRef]
+            };
+            let weights: Vec<Cell> = listed.weights.iter().map(|weight| Cell::Int(*weight)).collect();
+            let marks: Vec<Cell> = listed.watermarks.iter().map(|mark| Cell::Micros(*mark)).collect();
+            let windows: Vec<Cell> = listed
+                .windows
+                .iter()
+                .map(|windows| Cell::Texts(windows.iter().map(shown).collect()))
+                .collect();
+            for (kind, cells) in kinds.iter().zip([weights, marks, windows]) {
+                arrays.push(column(kind, &cells)?);
+            }
+            parts.push(batch_of(own.clone(), arrays, listed.weights.len())?);
+        }
+        Ok(arrow::compute::concat_batches(&own, &parts)?)
+    }))
+}
+
+/// A window as it is written: `[start, end)`.
+fn shown((start, end): &(i64, i64)) -> String {
+    format!("[{}, {})", time_text(*start), time_text(*end))
+}
+
+fn row_text(rows: &RecordBatch, row: usize) -> String {
+    let values = rows.columns().iter();
+    let values: Vec<String> = values
+        .map(|column| arrow::util::display::array_value_to_string(column, row).unwrap_or_default())
+        .collect();
+    format!("({})", values.join(","))
 }

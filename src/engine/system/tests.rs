@@ -135,6 +135,8 @@ fn catalog() -> Arc<Catalog> {
         emit: Default::default(),
         on_error: Default::default(),
         options: BTreeMap::new(),
+        events: Vec::new(),
+        late: Vec::new(),
     };
     let stream = Stream {
         connector: BTreeMap::from([("connector".to_owned(), "nexmark".to_owned())]),

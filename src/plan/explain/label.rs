@@ -4,6 +4,7 @@ use crate::delta::RowOrder;
 use crate::expr::Expression;
 use crate::operator::aggregate::{Aggregate, Call, Distinct};
 use crate::operator::join::{Join, NullEquality};
+use crate::operator::lateness::Judged;
 use crate::operator::map::MapFilter;
 use crate::operator::over::{Over, OverFunction};
 use crate::operator::set::All;
@@ -100,6 +101,16 @@ fn describe(node: &Node, inputs: &[&[String]]) -> (Details, Vec<String>) {
             (details, first())
         }
         Node::Over(over) => over_rows(over, inputs[0]),
+        Node::Lateness(lateness) => {
+            let mut columns = first();
+            columns.truncate(lateness.width(inputs[0].len()));
+            let by = match lateness.judged {
+                Judged::ByRow => "the row's",
+                Judged::ByEpoch => "the epoch's",
+            };
+            (vec![("watermark", by.to_owned())], columns)
+        }
+        Node::Close(close) => (vec![("until", inputs[0][close.column].clone())], first()),
         Node::SessionWindow(session) => {
             let mut details = vec![("time", inputs[0][session.time].clone())];
             partition(&mut details, &session.partition, inputs[0]);

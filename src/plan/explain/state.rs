@@ -177,7 +177,12 @@ fn kept(node: &Node, named: &dyn Fn(&[usize]) -> String, largest: Size) -> Kept 
         cleaned: if size == Size::Tables { LEAVING } else { None },
     };
     match node {
-        Node::Input(_) | Node::Values(_) | Node::MapFilter(_) | Node::Union(_) | Node::Unnest(_) => Kept {
+        Node::Input(_)
+        | Node::Values(_)
+        | Node::MapFilter(_)
+        | Node::Union(_)
+        | Node::Unnest(_)
+        | Node::Lateness(_) => Kept {
             what: None,
             size: Size::Constant,
             cleaned: None,
@@ -201,6 +206,11 @@ fn kept(node: &Node, named: &dyn Fn(&[usize]) -> String, largest: Size) -> Kept 
             _ => keep("the rows of both sides".to_owned(), largest),
         },
         Node::Top(_) | Node::Over(_) | Node::SessionWindow(_) => keep("the rows of each partition".to_owned(), largest),
+        Node::Close(_) => Kept {
+            what: Some("the rows of open windows".to_owned()),
+            size: Size::Constant,
+            cleaned: Some("the watermark"),
+        },
         Node::SetOperation(_) => keep("the rows of both sides, each once".to_owned(), largest),
     }
 }

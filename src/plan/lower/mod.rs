@@ -6,6 +6,7 @@
 
 mod aggregate;
 mod join;
+mod lateness;
 mod map;
 mod over;
 mod scan;

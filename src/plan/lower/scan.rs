@@ -1,7 +1,7 @@
 //! Where rows come from: relations and constants.
 
 use super::Lowering;
-use crate::catalog::{Relation, RelationKind};
+use crate::catalog::{EventColumn, Finality, Relation, RelationKind, judge_field};
 use crate::error::{Error, Result};
 use crate::expr::{Expression, positional_schema};
 use crate::operator::values::Values;
@@ -25,11 +25,19 @@ fn input_of(relation: &Relation, schema: SchemaRef) -> Input {
         }
         _ => (Growth::Changing, None, None),
     };
-    let fields: Vec<Field> = schema
+    let mut fields: Vec<Field> = schema
         .fields()
         .iter()
         .map(|field| field.as_ref().clone().with_nullable(true))
         .collect();
+    let judge = watermark.map(|_| fields.len());
+    if judge.is_some() {
+        fields.push(judge_field());
+    }
+    let events = match &relation.kind {
+        RelationKind::MaterializedView(view) => view.events.clone(),
+        _ => watermark.iter().map(|column| event_time(*column)).collect(),
+    };
     let schema = Arc::new(Schema::new(fields));
     Input {
         relation: relation.id,
@@ -38,6 +46,17 @@ fn input_of(relation: &Relation, schema: SchemaRef) -> Input {
         growth,
         key,
         watermark,
+        events,
+        judge,
+    }
+}
+
+/// A stream's own column of event time.
+fn event_time(column: usize) -> EventColumn {
+    EventColumn {
+        column,
+        shift_us: 0,
+        finality: Finality::Expected,
     }
 }
 
@@ -63,9 +82,10 @@ impl Lowering {
         }
         if let Some(columns) = &scan.projection {
             let all = self.columns(node);
-            node = self.map(node, None, columns.iter().map(|index| all[*index].clone()).collect())?;
+            return self.map(node, None, columns.iter().map(|index| all[*index].clone()).collect());
         }
-        Ok(node)
+        // A window that judges rows finds the column that judges them again below (`carry`).
+        self.first_columns(node, whole.fields().len())
     }
 
     pub(super) fn empty(&mut self, empty: &EmptyRelation) -> Result<NodeId> {

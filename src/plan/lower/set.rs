@@ -29,6 +29,9 @@ impl Lowering {
         if let Some(window) = node::extension::<node::SessionWindow>(plan) {
             return self.session_window(window);
         }
+        if let Some(late) = node::extension::<node::RefuseLate>(plan) {
+            return self.refuse_late(late);
+        }
         let what = match plan {
             LogicalPlan::Extension(extension) => match extension.node.name() {
                 "WindowClause" => "a window clause",

@@ -95,6 +95,8 @@ fn places(plan: &Plan, node: &Node, inputs: &[NodeId], predicate: &Expression) -
         Node::SessionWindow(session) => as_is(within(&session.partition)),
         Node::Unnest(unnest) => as_is(columns.iter().all(|column| !unnest.columns.contains(column))),
         Node::Join(join) => joined(join, plan.width(inputs[0]), predicate, &columns),
+        // What is late is told of all rows, and what is held back is held for all.
+        Node::Lateness(_) | Node::Close(_) => Vec::new(),
         Node::Input(_) | Node::Values(_) | Node::MapFilter(_) | Node::Aggregate(_) => Vec::new(),
     }
 }

@@ -73,7 +73,7 @@ fn find_read(plan: &Plan, root: NodeId) -> Vec<Columns> {
 fn kept(node: &Node, read: &Columns, width: usize) -> Columns {
     let mut kept = read.clone();
     match node {
-        Node::Input(_) | Node::SetOperation(_) => kept.extend(0..width),
+        Node::Input(_) | Node::SetOperation(_) | Node::Lateness(_) | Node::Close(_) => kept.extend(0..width),
         Node::Top(top) => kept.extend(0..width - usize::from(top.number == Number::Shown)),
         Node::Values(values) => {
             for row in &values.rows {
@@ -143,7 +143,9 @@ fn needed(node: &Node, output: &Columns, widths: &[usize]) -> Vec<Columns> {
                 right.chain(join.on.iter().map(|(_, right)| *right)).collect(),
             ]
         }
-        Node::Top(_) | Node::SetOperation(_) | Node::Over(_) => widths.iter().map(every).collect(),
+        Node::Top(_) | Node::SetOperation(_) | Node::Over(_) | Node::Lateness(_) | Node::Close(_) => {
+            widths.iter().map(every).collect()
+        }
         Node::SessionWindow(_) | Node::Unnest(_) => {
             vec![output.iter().copied().filter(|column| *column < widths[0]).collect()]
         }
@@ -191,6 +193,8 @@ fn make(new: &mut Plan, plan: &Plan, id: NodeId, output: &Columns, made: &HashMa
         | Node::Over(_)
         | Node::SessionWindow(_)
         | Node::Top(_)
+        | Node::Lateness(_)
+        | Node::Close(_)
         | Node::SetOperation(_) => {
             let widths: Vec<usize> = plan.inputs(id).iter().map(|input| plan.width(*input)).collect();
             let needed = needed(node, output, &widths);

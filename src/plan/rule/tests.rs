@@ -46,6 +46,8 @@ impl Builder {
             growth,
             key,
             watermark: None,
+            events: Vec::new(),
+            judge: None,
         };
         self.add(Node::Input(input), Vec::new())
     }

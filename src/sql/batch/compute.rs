@@ -1,14 +1,14 @@
 //! What the twins compute, on whole inputs.
 
 use super::Range;
-use crate::delta::batch_of;
+use crate::delta::{Batch, Delta, batch_of};
 use crate::error::{Error, Result};
-use crate::sql::bind::node::{Quantifier, SetKind, Unmatched};
+use crate::sql::bind::node::{Quantifier, Refused, SetKind, Unmatched};
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, RecordBatch, TimestampMicrosecondArray, UInt32Array, make_comparator,
 };
 use arrow::compute::{SortOptions, cast, filter_record_batch, take};
-use arrow::datatypes::{SchemaRef, TimestampMicrosecondType};
+use arrow::datatypes::{DataType, Int64Type, SchemaRef, TimestampMicrosecondType};
 use arrow::row::{OwnedRow, RowConverter, SortField};
 use datafusion::logical_expr::Operator;
 use std::cmp::Ordering;
@@ -35,6 +35,28 @@ fn encoded(columns: &[ArrayRef], rows: usize) -> Result<Vec<OwnedRow>> {
         .collect();
     let all = RowConverter::new(fields)?.convert_columns(columns)?;
     Ok(all.iter().map(|row| row.owned()).collect())
+}
+
+/// The rows less those that were refused, of windows that are shown.
+pub(super) fn without_late(input: &RecordBatch, refused: &Refused, schema: &SchemaRef) -> Result<RecordBatch> {
+    let named = |rows: &RecordBatch| batch_of(schema.clone(), rows.columns().to_vec(), rows.num_rows());
+    let mut all = Delta::from(Batch::inserts(named(input)?));
+    for batch in &refused.rows.batches {
+        all.push(
+            Batch {
+                rows: named(&batch.rows)?,
+                weights: batch.weights.clone(),
+            }
+            .negate(),
+        );
+    }
+    let left = all.consolidate(schema)?.concat(schema)?;
+    let ends = cast(left.rows.column(schema.fields().len() - 1), &DataType::Int64)?;
+    let ends = ends.as_primitive::<Int64Type>();
+    let shown = |row: &usize| refused.closed_until.is_none_or(|until| ends.value(*row) <= until);
+    let rows = (0..left.len()).filter(shown);
+    let indices = rows.flat_map(|row| std::iter::repeat_n(row as u32, left.weights.at(row).max(0) as usize));
+    taken(&left.rows, &indices.collect::<Vec<_>>(), schema, Vec::new())
 }
 
 fn taken(batch: &RecordBatch, indices: &[u32], schema: &SchemaRef, extra: Vec<ArrayRef>) -> Result<RecordBatch> {

@@ -3,6 +3,7 @@
 //! Each is a `LogicalPlan::Extension`; the lowering of plans and the batch engine find them by downcasting
 //! ([`extension`]). Their output columns are their input's, with what they add at the end.
 
+use crate::delta::Delta;
 use datafusion::common::{DFSchema, DFSchemaRef, Result};
 use datafusion::logical_expr::{
     Expr, Extension, LogicalPlan, Operator, UserDefinedLogicalNode, UserDefinedLogicalNodeCore,
@@ -57,6 +58,47 @@ pub struct SessionWindow {
     pub gap_micros: i64,
     /// The input's columns, `window_start`, `window_end`.
     pub schema: DFSchemaRef,
+}
+
+/// Windows over event time: the input's rows, each with the bounds of a window that it is in, without those that came
+/// after their window had closed.
+///
+/// A batch query knows no lateness and leaves the input as it is, unless it is told what a view has refused.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct RefuseLate {
+    /// The input: rows with `window_start` and `window_end` in the last columns.
+    pub input: LogicalPlan,
+    /// The time that the windows are over, an expression on the input.
+    pub time: Expr,
+    /// The length of the windows, if all have the same.
+    pub size_us: Option<i64>,
+    /// The number under which refused rows are listed: the same for the same windows over the same input.
+    pub label: i64,
+    /// What a view has refused.
+    pub refused: Option<Refused>,
+}
+
+/// What a view has refused, and how far it shows windows.
+#[derive(Debug, Clone)]
+pub struct Refused {
+    /// Pairs of rows and windows, with their weights.
+    pub rows: Arc<Delta>,
+    /// The end of the last window that is shown, in microseconds; `None` where open ones are shown too.
+    pub closed_until: Option<i64>,
+}
+
+impl PartialEq for Refused {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.rows, &other.rows) && self.closed_until == other.closed_until
+    }
+}
+
+impl Eq for Refused {}
+
+impl std::hash::Hash for Refused {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.closed_until.hash(state);
+    }
 }
 
 /// What is in a window now.
@@ -154,7 +196,14 @@ macro_rules! unordered {
     };
 }
 
-unordered!(SetOperation, SessionWindow, WindowClause, AsOfJoin, TemporalTable);
+unordered!(
+    SetOperation,
+    SessionWindow,
+    RefuseLate,
+    WindowClause,
+    AsOfJoin,
+    TemporalTable
+);
 
 fn one(mut inputs: Vec<LogicalPlan>) -> Result<LogicalPlan> {
     inputs
@@ -273,6 +322,46 @@ impl UserDefinedLogicalNodeCore for SessionWindow {
         Some(vec![
             output_columns.iter().copied().filter(|column| *column < own).collect(),
         ])
+    }
+
+    fn supports_limit_pushdown(&self) -> bool {
+        false
+    }
+}
+
+impl UserDefinedLogicalNodeCore for RefuseLate {
+    fn name(&self) -> &str {
+        "RefuseLate"
+    }
+
+    fn inputs(&self) -> Vec<&LogicalPlan> {
+        vec![&self.input]
+    }
+
+    fn schema(&self) -> &DFSchemaRef {
+        self.input.schema()
+    }
+
+    fn expressions(&self) -> Vec<Expr> {
+        vec![self.time.clone()]
+    }
+
+    /// All rows that are late are told, whatever is asked of the others.
+    fn prevent_predicate_push_down_columns(&self) -> std::collections::HashSet<String> {
+        let fields = self.input.schema().fields().iter();
+        fields.map(|field| field.name().clone()).collect()
+    }
+
+    fn fmt_for_explain(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "RefuseLate: time={}", self.time)
+    }
+
+    fn with_exprs_and_inputs(&self, mut expressions: Vec<Expr>, inputs: Vec<LogicalPlan>) -> Result<Self> {
+        Ok(Self {
+            input: one(inputs)?,
+            time: expressions.pop().unwrap_or_else(|| self.time.clone()),
+            ..self.clone()
+        })
     }
 
     fn supports_limit_pushdown(&self) -> bool {

@@ -8,7 +8,8 @@ use super::analyse;
 use super::desugar::{SET_FUNCTIONS, SET_OPERATION, argument_expression};
 use super::expression::{common_type, type_of};
 use super::node::{
-    self, AsOfJoin, Clause, Quantifier, SessionWindow, SetKind, SetOperation, TemporalTable, Unmatched, WindowClause,
+    self, AsOfJoin, Clause, Quantifier, RefuseLate, SessionWindow, SetKind, SetOperation, TemporalTable, Unmatched,
+    WindowClause,
 };
 use super::relation::RelationSource;
 use crate::catalog::RelationKind;
@@ -21,6 +22,7 @@ use crate::sql::parser::fold;
 use crate::sql::parser::rewrite::{WINDOW_CLAUSE, WINDOW_FUNCTIONS};
 use crate::types::{Nullability, Type};
 use arrow::datatypes::IntervalMonthDayNano;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{
     Column, DFSchema, NullHandling, Result as DataFusionResult, ScalarValue, TableReference, UnnestOptions,
 };
@@ -882,8 +884,9 @@ fn tumble(input: LogicalPlan, time: Expr, size: i64, offset: i64) -> DataFusionR
     let input = with_time(input, &time)?;
     let mut columns = all_columns(&input);
     columns.push(WindowFunction::call(Windows::TumbleStart { size, offset }, time.clone()).alias("window_start"));
-    columns.push(WindowFunction::call(Windows::TumbleEnd { size, offset }, time).alias("window_end"));
-    LogicalPlanBuilder::from(input).project(columns)?.build()
+    columns.push(WindowFunction::call(Windows::TumbleEnd { size, offset }, time.clone()).alias("window_end"));
+    let windows = LogicalPlanBuilder::from(input).project(columns)?.build()?;
+    Ok(refuse_late(windows, time, Some(size), &[size, offset]))
 }
 
 fn drop_empty() -> UnnestOptions {
@@ -894,32 +897,68 @@ fn hop(input: LogicalPlan, time: Expr, slide: i64, size: i64, offset: i64) -> Da
     let input = with_time(input, &time)?;
     let own = all_columns(&input);
     let mut columns = own.clone();
-    columns.push(WindowFunction::call(Windows::HopStarts { slide, size, offset }, time).alias(LIST));
+    columns.push(WindowFunction::call(Windows::HopStarts { slide, size, offset }, time.clone()).alias(LIST));
     let start = Expr::Column(Column::from_name(LIST));
     let mut output = own;
     output.push(start.clone().alias("window_start"));
     output.push(WindowFunction::call(Windows::HopEnd { size }, start).alias("window_end"));
-    LogicalPlanBuilder::from(input)
+    let windows = LogicalPlanBuilder::from(input)
         .project(columns)?
         .unnest_column_with_options(LIST, drop_empty())?
         .project(output)?
-        .build()
+        .build()?;
+    Ok(refuse_late(windows, time, Some(size), &[slide, size, offset]))
 }
 
 fn cumulate(input: LogicalPlan, time: Expr, step: i64, size: i64, offset: i64) -> DataFusionResult<LogicalPlan> {
     let input = with_time(input, &time)?;
     let own = all_columns(&input);
     let mut columns = own.clone();
-    columns.push(WindowFunction::call(Windows::CumulateWindows { step, size, offset }, time).alias(LIST));
+    columns.push(WindowFunction::call(Windows::CumulateWindows { step, size, offset }, time.clone()).alias(LIST));
     let part = |name: &str| special::field(Expr::Column(Column::from_name(LIST)), &ScalarValue::from(name)).alias(name);
     let mut output = own;
     output.push(part("window_start"));
     output.push(part("window_end"));
-    LogicalPlanBuilder::from(input)
+    let windows = LogicalPlanBuilder::from(input)
         .project(columns)?
         .unnest_column_with_options(LIST, drop_empty())?
         .project(output)?
-        .build()
+        .build()?;
+    Ok(refuse_late(windows, time, None, &[step, size, offset]))
+}
+
+/// The windows without what comes too late, where there is a watermark below. The same windows over the same input get
+/// the same number.
+fn refuse_late(windows: LogicalPlan, time: Expr, size_us: Option<i64>, lengths: &[i64]) -> LogicalPlan {
+    if !has_watermark(&windows) {
+        return windows;
+    }
+    let text = format!("{} {time} {size_us:?} {lengths:?}", windows.display_indent());
+    node::plan(RefuseLate {
+        label: xxhash_rust::xxh3::xxh3_64(text.as_bytes()).cast_signed(),
+        input: windows,
+        time,
+        size_us,
+        refused: None,
+    })
+}
+
+/// Whether a relation that a plan reads has a watermark.
+fn has_watermark(plan: &LogicalPlan) -> bool {
+    let mut found = false;
+    let walked = plan.apply(|node| {
+        if let LogicalPlan::TableScan(scan) = node
+            && let Some(source) = RelationSource::of(&scan.source)
+        {
+            found |= match &source.relation.kind {
+                RelationKind::Stream(stream) => stream.watermark.is_some(),
+                RelationKind::MaterializedView(view) => !view.events.is_empty(),
+                _ => false,
+            };
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    walked.is_ok() && found
 }
 
 fn session(input: LogicalPlan, keys: Vec<Expr>, time: Expr, gap_micros: i64) -> DataFusionResult<LogicalPlan> {

@@ -92,6 +92,49 @@ fn an_idle_stream_closes_its_windows() -> Result<()> {
     })
 }
 
+/// W07: a stream without rows does not hold back the one that it is joined with; what it then brings from before is late.
+#[test]
+fn an_idle_stream_holds_nothing_back() -> Result<()> {
+    with_clock(async |mut session, clock| {
+        for name in ["a", "b"] {
+            let stream = format!(
+                "CREATE STREAM {name} (ts timestamp, v int, WATERMARK FOR ts AS ts) WITH (idle_timeout = '1 minute')"
+            );
+            run(&mut session, &stream).await?;
+        }
+        let count = |name: &str| {
+            format!(
+                "(SELECT window_start, window_end, count(*) AS n FROM TUMBLE({name}, ts, INTERVAL '1 minute') \
+                 GROUP BY window_start, window_end)"
+            )
+        };
+        let view = format!(
+            "CREATE MATERIALIZED VIEW c AS SELECT a.window_start, a.n FROM {} AS a LEFT JOIN {} AS b \
+             ON a.window_start = b.window_start AND a.window_end = b.window_end EMIT ON WINDOW CLOSE",
+            count("a"),
+            count("b")
+        );
+        run(&mut session, &view).await?;
+        run(&mut session, "INSERT INTO b VALUES ('2024-01-01 10:00:00', 1)").await?;
+        run(
+            &mut session,
+            "INSERT INTO a VALUES ('2024-01-01 10:00:30', 1), ('2024-01-01 10:03:00', 1)",
+        )
+        .await?;
+        assert_eq!(run(&mut session, "SELECT n FROM c").await?.len(), 0, "b holds a back");
+        clock.store(TEN + 60 * SECOND, Ordering::SeqCst);
+        run(&mut session, "INSERT INTO a VALUES ('2024-01-01 10:03:01', 1)").await?;
+        assert_eq!(run(&mut session, "SELECT n FROM c").await?, ["1"]);
+        run(&mut session, "INSERT INTO b VALUES ('2024-01-01 10:00:40', 2)").await?;
+        assert_eq!(
+            run(&mut session, "SELECT v, weight FROM late_rows('c')").await?,
+            ["2 1"]
+        );
+        assert!(run(&mut session, "VERIFY MATERIALIZED VIEW c").await?.is_empty());
+        Ok(())
+    })
+}
+
 /// W08: the end of a finite file closes all of its windows.
 #[test]
 fn the_end_of_a_file_closes_its_windows() -> Result<()> {

@@ -9,10 +9,10 @@ use super::{Call, Distinct, Function};
 use crate::delta::{KeyCodec, RowOrder};
 use crate::error::{Error, Result};
 use crate::state::Group;
-use arrow::array::{Array, ArrayRef, AsArray, Float64Array, ListArray, StringBuilder, UInt32Array, new_null_array};
+use arrow::array::{Array, ArrayRef, AsArray, BinaryBuilder, ListArray, UInt32Array, new_null_array};
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::take;
-use arrow::datatypes::{DataType, Float64Type};
+use arrow::datatypes::DataType;
 use std::sync::Arc;
 
 /// What a bag holds of each row.
@@ -30,16 +30,26 @@ pub(crate) struct Layout {
 pub(crate) fn layout_of(call: &Call) -> Option<Layout> {
     let ascending = |columns: &[usize]| columns.iter().map(|column| (*column, RowOrder::ASCENDING)).collect();
     let ordered = || -> Vec<(usize, RowOrder)> {
-        let arguments = call.arguments.iter().map(|column| (*column, RowOrder::ASCENDING));
-        call.order.iter().copied().chain(arguments).collect()
+        let mut columns = call.order.clone();
+        for argument in &call.arguments {
+            if columns.iter().all(|(column, _)| column != argument) {
+                columns.push((*argument, RowOrder::ASCENDING));
+            }
+        }
+        columns
     };
     let (columns, required) = match call.function {
         Function::Min | Function::Max | Function::AnyValue => (ascending(&call.arguments), call.arguments.clone()),
         Function::SingleValue => (ascending(&call.arguments), Vec::new()),
-        Function::FirstValue | Function::LastValue | Function::ArrayAgg => (ordered(), Vec::new()),
-        Function::StringAgg => (ordered(), call.arguments[..1].to_vec()),
-        Function::PercentileCont | Function::PercentileDisc | Function::Mode => {
-            (ordered(), call.order.iter().map(|(column, _)| *column).collect())
+        Function::FirstValue
+        | Function::LastValue
+        | Function::ArrayAgg
+        | Function::JsonAgg
+        | Function::JsonbAgg
+        | Function::JsonObjectAgg
+        | Function::JsonbObjectAgg => (ordered(), Vec::new()),
+        Function::StringAgg | Function::PercentileCont | Function::PercentileDisc | Function::Mode => {
+            (ordered(), call.arguments[..1].to_vec())
         }
         _ if call.is_distinct_fold() => (ascending(&call.arguments), call.arguments.clone()),
         _ => return None,
@@ -79,12 +89,13 @@ impl Call {
 }
 
 /// Reads the result of a call from its bag.
+#[derive(Debug)]
 pub(crate) struct Reader {
-    function: Function,
+    pub(super) function: Function,
     distinct: Distinct,
-    /// The place of the value among the bag's columns.
-    value: usize,
-    output: DataType,
+    /// The places of the arguments among the bag's columns.
+    pub(super) arguments: Vec<usize>,
+    pub(super) output: DataType,
 }
 
 impl Reader {
@@ -92,24 +103,22 @@ impl Reader {
     pub(crate) fn new(call: &Call) -> Result<Self> {
         let output = call.field.data_type().clone();
         let fits = match call.function {
-            Function::StringAgg => output == DataType::Utf8,
-            Function::PercentileCont => output == DataType::Float64,
+            Function::StringAgg => matches!(output, DataType::Utf8 | DataType::Binary),
             Function::ArrayAgg => matches!(output, DataType::List(_)),
             _ => true,
         };
-        if !fits {
-            return Err(super::fold::no_such_function(call.function, &output));
+        let columns = layout_of(call).map(|layout| layout.columns).unwrap_or_default();
+        let place = |argument: &usize| columns.iter().position(|(column, _)| column == argument);
+        let arguments: Option<Vec<usize>> = call.arguments.iter().map(place).collect();
+        match arguments {
+            Some(arguments) if fits && !arguments.is_empty() => Ok(Self {
+                function: call.function,
+                distinct: call.distinct,
+                arguments,
+                output,
+            }),
+            _ => Err(super::fold::no_such_function(call.function, &output)),
         }
-        let value = match call.function {
-            Function::FirstValue | Function::LastValue | Function::ArrayAgg | Function::StringAgg => call.order.len(),
-            _ => 0,
-        };
-        Ok(Self {
-            function: call.function,
-            distinct: call.distinct,
-            value,
-            output,
-        })
     }
 
     /// The results of all groups.
@@ -117,7 +126,10 @@ impl Reader {
         match self.function {
             Function::ArrayAgg => self.arrays(codec, groups),
             Function::StringAgg => self.texts(codec, groups),
-            Function::PercentileCont => self.interpolated(codec, groups),
+            Function::PercentileCont | Function::PercentileDisc => self.percentiles(codec, groups),
+            Function::JsonAgg | Function::JsonbAgg | Function::JsonObjectAgg | Function::JsonbObjectAgg => {
+                self.documents(codec, groups)
+            }
             Function::SingleValue => {
                 let mut results = self.picked(codec, groups)?;
                 for (number, group) in groups.iter().enumerate() {
@@ -132,11 +144,11 @@ impl Reader {
         }
     }
 
-    fn times(&self, weight: i64) -> i64 {
+    pub(super) fn times(&self, weight: i64) -> i64 {
         if self.distinct == Distinct::Yes { 1 } else { weight }
     }
 
-    fn rows(&self, group: &Group) -> i64 {
+    pub(super) fn rows(&self, group: &Group) -> i64 {
         let mut rows = 0;
         group.for_each(|_, weight| rows += self.times(weight));
         rows
@@ -147,7 +159,7 @@ impl Reader {
         let mut rows: Vec<&[u8]> = Vec::with_capacity(groups.len());
         let mut places: Vec<Option<u32>> = Vec::with_capacity(groups.len());
         for group in groups {
-            let row = self.pick(codec, group)?;
+            let row = self.pick(group);
             places.push(row.map(|_| rows.len() as u32));
             rows.extend(row);
         }
@@ -155,7 +167,7 @@ impl Reader {
             return Ok(Results::of(new_null_array(&self.output, groups.len())));
         }
         let full = rows.len() == groups.len();
-        let values = codec.decode(rows)?.swap_remove(self.value);
+        let values = codec.decode(rows)?.swap_remove(self.arguments[0]);
         let values = if full {
             values
         } else {
@@ -164,14 +176,14 @@ impl Reader {
         Ok(Results::of(self.cast(values)?))
     }
 
-    fn cast(&self, values: ArrayRef) -> Result<ArrayRef> {
+    pub(super) fn cast(&self, values: ArrayRef) -> Result<ArrayRef> {
         if values.data_type() == &self.output {
             return Ok(values);
         }
         Ok(arrow::compute::cast(&values, &self.output)?)
     }
 
-    fn pick<'a>(&self, codec: &KeyCodec, group: &'a Group) -> Result<Option<&'a [u8]>> {
+    fn pick<'a>(&self, group: &'a Group) -> Option<&'a [u8]> {
         let found = match self.function {
             Function::Max | Function::LastValue => group.last(),
             Function::Mode => {
@@ -184,20 +196,13 @@ impl Reader {
                 }
                 best
             }
-            Function::PercentileDisc => {
-                let Some(fraction) = self.fraction(codec, group)? else {
-                    return Ok(None);
-                };
-                let place = (fraction * self.rows(group) as f64).ceil() as i64;
-                return Ok(self.nth(group, place.max(1) - 1));
-            }
             _ => group.first(),
         };
-        Ok(found.map(|(row, _)| row))
+        found.map(|(row, _)| row)
     }
 
     /// The row at a place of the order, copies counted.
-    fn nth<'a>(&self, group: &'a Group, place: i64) -> Option<&'a [u8]> {
+    pub(super) fn nth<'a>(&self, group: &'a Group, place: i64) -> Option<&'a [u8]> {
         let mut passed = 0;
         let found = group.iter().find(|(_, weight)| {
             passed += self.times(*weight);
@@ -206,65 +211,8 @@ impl Reader {
         found.map(|(row, _)| row)
     }
 
-    /// The fraction of a percentile: the last column of any row.
-    fn fraction(&self, codec: &KeyCodec, group: &Group) -> Result<Option<f64>> {
-        let Some((row, _)) = group.first() else {
-            return Ok(None);
-        };
-        let Some(column) = codec.decode([row])?.pop() else {
-            return Ok(None);
-        };
-        let column = arrow::compute::cast(&column, &DataType::Float64)?;
-        if column.is_null(0) {
-            return Ok(None);
-        }
-        let fraction = column.as_primitive::<Float64Type>().value(0);
-        if (0.0..=1.0).contains(&fraction) {
-            return Ok(Some(fraction));
-        }
-        Err(Error::semantic(
-            "22003",
-            format!("percentile value {fraction} is not between 0 and 1"),
-        ))
-    }
-
-    /// `percentile_cont`: between the two rows around the fraction.
-    fn interpolated(&self, codec: &KeyCodec, groups: &[&Group]) -> Result<Results> {
-        let mut values: Vec<Option<f64>> = Vec::with_capacity(groups.len());
-        let mut failures = Vec::new();
-        for (number, group) in groups.iter().enumerate() {
-            let fraction = self.fraction(codec, group).unwrap_or_else(|error| {
-                failures.push((number, error));
-                None
-            });
-            let Some(fraction) = fraction else {
-                values.push(None);
-                continue;
-            };
-            let place = fraction * (self.rows(group) - 1) as f64;
-            let around = [place.floor() as i64, place.ceil() as i64].map(|place| self.nth(group, place));
-            let [Some(low), Some(high)] = around else {
-                values.push(None);
-                continue;
-            };
-            let decoded = codec.decode([low, high])?.swap_remove(0);
-            let decoded = arrow::compute::cast(&decoded, &DataType::Float64)?;
-            let pair = decoded.as_primitive::<Float64Type>();
-            let (low, high) = (pair.value(0), pair.value(1));
-            values.push(Some(if low == high {
-                low
-            } else {
-                low + place.fract() * (high - low)
-            }));
-        }
-        Ok(Results {
-            values: Arc::new(Float64Array::from(values)),
-            failures,
-        })
-    }
-
     /// All rows of all groups, copies repeated, and where each group ends.
-    fn flat(&self, codec: &KeyCodec, groups: &[&Group]) -> Result<(Vec<ArrayRef>, Vec<usize>)> {
+    pub(super) fn flat(&self, codec: &KeyCodec, groups: &[&Group]) -> Result<(Vec<ArrayRef>, Vec<usize>)> {
         let mut rows: Vec<&[u8]> = Vec::new();
         let mut lengths = Vec::with_capacity(groups.len());
         for group in groups {
@@ -284,7 +232,7 @@ impl Reader {
         let DataType::List(item) = &self.output else {
             return Err(super::fold::no_such_function(self.function, &self.output));
         };
-        let mut values = columns.swap_remove(self.value);
+        let mut values = columns.swap_remove(self.arguments[0]);
         if values.data_type() != item.data_type() {
             values = arrow::compute::cast(&values, item.data_type())?;
         }
@@ -294,35 +242,33 @@ impl Reader {
         Ok(Results::of(Arc::new(lists)))
     }
 
-    /// `string_agg`.
+    /// `string_agg`, of texts or of byte strings.
     fn texts(&self, codec: &KeyCodec, groups: &[&Group]) -> Result<Results> {
         let (columns, lengths) = self.flat(codec, groups)?;
-        let values = columns[self.value].as_string::<i32>();
-        let separators = columns
-            .get(self.value + 1)
-            .map(|column| arrow::compute::cast(column, &DataType::Utf8));
-        let separators = separators.transpose()?;
-        let separators = separators.as_ref().map(|column| column.as_string::<i32>());
-        let mut texts = StringBuilder::new();
+        let bytes = |place: &usize| arrow::compute::cast(&columns[*place], &DataType::Binary);
+        let parts: Vec<ArrayRef> = self.arguments.iter().map(bytes).collect::<Result<_, _>>()?;
+        let values = parts[0].as_binary::<i32>();
+        let separators = parts.get(1).map(|column| column.as_binary::<i32>());
+        let mut joined = BinaryBuilder::new();
         let mut row = 0;
         for length in lengths {
             if length == 0 {
-                texts.append_null();
+                joined.append_null();
                 continue;
             }
-            let mut text = String::new();
+            let mut whole = Vec::new();
             for place in 0..length {
-                if place > 0
-                    && let Some(separators) = separators
+                if let Some(separators) = separators
+                    && place > 0
                     && separators.is_valid(row)
                 {
-                    text.push_str(separators.value(row));
+                    whole.extend_from_slice(separators.value(row));
                 }
-                text.push_str(values.value(row));
+                whole.extend_from_slice(values.value(row));
                 row += 1;
             }
-            texts.append_value(text);
+            joined.append_value(whole);
         }
-        Ok(Results::of(Arc::new(texts.finish())))
+        Ok(Results::of(self.cast(Arc::new(joined.finish()))?))
     }
 }

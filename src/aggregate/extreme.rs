@@ -32,6 +32,7 @@ pub(crate) fn fold_of(function: Function, argument: &DataType, output: &DataType
     }))
 }
 
+#[derive(Debug)]
 struct Extreme {
     greatest: bool,
     argument: DataType,
@@ -42,6 +43,7 @@ struct Extreme {
 }
 
 /// One value per group, if it has one.
+#[derive(Debug)]
 enum Cells {
     /// Of types that are integers inside.
     Integers(Vec<Option<i64>>),
@@ -50,27 +52,31 @@ enum Cells {
 }
 
 impl Fold for Extreme {
-    fn begin(&mut self, groups: usize) {
-        self.retracted.clear();
+    fn resize(&mut self, groups: usize) {
+        self.retracted.retain(|group| (*group as usize) < groups);
         match &mut self.cells {
-            Cells::Integers(values) => {
-                values.clear();
-                values.resize(groups, None);
-            }
-            Cells::Encoded(_, values) => {
-                values.clear();
-                values.resize(groups, None);
-            }
+            Cells::Integers(values) => values.resize(groups, None),
+            Cells::Encoded(_, values) => values.resize(groups, None),
         }
     }
 
     fn read(&mut self, group: usize, state: &mut &[u8]) -> Result<()> {
         let has_value = take_u64(state)? == 1;
+        let greatest = self.greatest;
         match &mut self.cells {
-            Cells::Integers(values) if has_value => values[group] = Some(take_i64(state)?),
+            Cells::Integers(values) if has_value => {
+                let value = take_i64(state)?;
+                if values[group].is_none_or(|best| if greatest { value > best } else { value < best }) {
+                    values[group] = Some(value);
+                }
+            }
             Cells::Encoded(_, values) if has_value => {
                 let length = take_u64(state)? as usize;
-                values[group] = Some(state.split_off(..length).ok_or_else(damaged)?.into());
+                let value = state.split_off(..length).ok_or_else(damaged)?;
+                let better = |best: &[u8]| if greatest { value > best } else { value < best };
+                if values[group].as_deref().is_none_or(better) {
+                    values[group] = Some(value.into());
+                }
             }
             _ => {}
         }

@@ -9,6 +9,7 @@ use crate::delta::Weights;
 use crate::error::{Error, Result};
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, new_null_array};
 use arrow::datatypes::{DataType, Int64Type};
+use std::fmt::Debug;
 use std::sync::Arc;
 
 /// Rows for a fold, each with its group.
@@ -66,11 +67,16 @@ impl Results {
     }
 }
 
-/// The states of the groups of one epoch, for one call.
-pub(crate) trait Fold: Send {
-    /// Starts an epoch with so many groups, each over nothing.
-    fn begin(&mut self, groups: usize);
-    /// Takes a group's state from what is stored.
+/// The states of some groups, for one call.
+pub(crate) trait Fold: Debug + Send + Sync {
+    /// Makes it so many groups; new ones are over nothing.
+    fn resize(&mut self, groups: usize);
+    /// Starts anew with so many groups, each over nothing.
+    fn begin(&mut self, groups: usize) {
+        self.resize(0);
+        self.resize(groups);
+    }
+    /// Adds what is stored of a group.
     fn read(&mut self, group: usize, state: &mut &[u8]) -> Result<()>;
     /// Adds rows.
     fn add(&mut self, input: &Input<'_>) -> Result<()>;
@@ -131,19 +137,18 @@ pub(crate) fn no_such_function(function: Function, argument: &DataType) -> Error
 }
 
 /// `count`.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Count {
     counts: Vec<i64>,
 }
 
 impl Fold for Count {
-    fn begin(&mut self, groups: usize) {
-        self.counts.clear();
+    fn resize(&mut self, groups: usize) {
         self.counts.resize(groups, 0);
     }
 
     fn read(&mut self, group: usize, state: &mut &[u8]) -> Result<()> {
-        self.counts[group] = take_i64(state)?;
+        self.counts[group] += take_i64(state)?;
         Ok(())
     }
 
@@ -166,6 +171,7 @@ impl Fold for Count {
 }
 
 /// `bool_and` and `bool_or`.
+#[derive(Debug)]
 struct Truths {
     function: Function,
     trues: Vec<i64>,
@@ -173,16 +179,14 @@ struct Truths {
 }
 
 impl Fold for Truths {
-    fn begin(&mut self, groups: usize) {
-        for counts in [&mut self.trues, &mut self.falses] {
-            counts.clear();
-            counts.resize(groups, 0);
-        }
+    fn resize(&mut self, groups: usize) {
+        self.trues.resize(groups, 0);
+        self.falses.resize(groups, 0);
     }
 
     fn read(&mut self, group: usize, state: &mut &[u8]) -> Result<()> {
-        self.trues[group] = take_i64(state)?;
-        self.falses[group] = take_i64(state)?;
+        self.trues[group] += take_i64(state)?;
+        self.falses[group] += take_i64(state)?;
         Ok(())
     }
 
@@ -217,6 +221,7 @@ impl Fold for Truths {
 }
 
 /// `bit_and`, `bit_or`, `bit_xor`: how many rows have each bit set.
+#[derive(Debug)]
 struct Bits {
     function: Function,
     output: DataType,
@@ -225,17 +230,15 @@ struct Bits {
 }
 
 impl Fold for Bits {
-    fn begin(&mut self, groups: usize) {
-        self.bits.clear();
+    fn resize(&mut self, groups: usize) {
         self.bits.resize(groups, [0; 64]);
-        self.rows.clear();
         self.rows.resize(groups, 0);
     }
 
     fn read(&mut self, group: usize, state: &mut &[u8]) -> Result<()> {
-        self.rows[group] = take_i64(state)?;
+        self.rows[group] += take_i64(state)?;
         for count in &mut self.bits[group] {
-            *count = take_i64(state)?;
+            *count += take_i64(state)?;
         }
         Ok(())
     }

@@ -3,16 +3,19 @@
 //! Two kinds of state serve all functions. A *fold* is a few numbers to which rows are added and from which they are
 //! taken (`count`, `sum`, variance). A *bag* holds the arguments of the group's rows, in the order of the call (`min`,
 //! `array_agg`, DISTINCT). Maintained views keep both from epoch to epoch; a query that runs once, and a window's
-//! frame, make them as they go.
+//! frame, make them as they go ([`tally`]).
 
 pub(crate) mod bag;
 pub(crate) mod decimal;
 pub(crate) mod exact;
 mod extreme;
 pub(crate) mod fold;
+mod json;
 mod moments;
+mod percentile;
 pub(crate) mod state;
 mod sum;
+pub(crate) mod tally;
 
 use crate::delta::RowOrder;
 use arrow::datatypes::FieldRef;
@@ -114,11 +117,19 @@ pub enum Function {
     RegrIntercept,
     /// The square of the correlation; Y, X.
     RegrR2,
-    /// The value at a fraction of the order, interpolated. The argument is the fraction (the same in all rows); the
-    /// value is the column of `order`.
+    /// The value at a fraction of the order, interpolated. The arguments are the value, as a float, and the fraction,
+    /// which is the same in all rows; an array of fractions gives an array of values.
     PercentileCont,
     /// The first value at or after a fraction of the order. Arguments as of `PercentileCont`.
     PercentileDisc,
-    /// The most frequent value, of several the first in the order; the value is the column of `order`.
+    /// The most frequent value, of several the first in the order.
     Mode,
+    /// All values, NULLs too, in a json array. The argument is json.
+    JsonAgg,
+    /// The same in a jsonb array.
+    JsonbAgg,
+    /// A json object of the keys (the first argument, text) and values (the second, json).
+    JsonObjectAgg,
+    /// A jsonb object; of several equal keys the last counts.
+    JsonbObjectAgg,
 }

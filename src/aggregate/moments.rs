@@ -40,6 +40,7 @@ enum Unit {
     Decimal(i8),
 }
 
+#[derive(Debug)]
 struct Moments {
     function: Function,
     unit: Unit,
@@ -61,18 +62,17 @@ struct Cell {
 }
 
 impl Fold for Moments {
-    fn begin(&mut self, groups: usize) {
-        self.cells.clear();
+    fn resize(&mut self, groups: usize) {
         self.cells.resize(groups, Cell::default());
     }
 
     fn read(&mut self, group: usize, state: &mut &[u8]) -> Result<()> {
         let pair = self.is_pair();
         let cell = &mut self.cells[group];
-        cell.rows = take_i64(state)?;
-        cell.strange = take_i64(state)?;
+        cell.rows += take_i64(state)?;
+        cell.strange += take_i64(state)?;
         for sum in cell.sums(pair) {
-            *sum = Exact::read(state)?;
+            sum.add(&Exact::read(state)?);
         }
         Ok(())
     }

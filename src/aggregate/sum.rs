@@ -9,6 +9,7 @@ use super::fold::{Fold, Input, Results, collect, no_such_function};
 use super::state::{damaged, put_i64, put_i128, take_i64, take_i128};
 use super::{Function, decimal};
 use crate::error::{Error, Result};
+use crate::types::interval::scaled_by;
 use arrow::array::IntervalMonthDayNanoArray;
 use arrow::array::{AsArray, Decimal128Array, Decimal256Array, Float64Array, Int64Array};
 use arrow::datatypes::{
@@ -29,8 +30,11 @@ pub(crate) fn fold_of(function: Function, argument: &DataType, output: &DataType
                 cells: Vec::new(),
             }));
         }
-        DataType::Interval(IntervalUnit::MonthDayNano) if function == Function::Sum => {
-            return Ok(Box::new(IntervalSum { cells: Vec::new() }));
+        DataType::Interval(IntervalUnit::MonthDayNano) => {
+            return Ok(Box::new(IntervalSum {
+                function,
+                cells: Vec::new(),
+            }));
         }
         other => return Err(no_such_function(function, other)),
     };
@@ -44,6 +48,7 @@ pub(crate) fn fold_of(function: Function, argument: &DataType, output: &DataType
 }
 
 /// Sums of integers and of decimals, in units of the argument's scale.
+#[derive(Debug)]
 struct ExactSum {
     function: Function,
     scale: i8,
@@ -53,6 +58,7 @@ struct ExactSum {
 }
 
 /// One sum per group.
+#[derive(Debug)]
 enum Cells {
     /// Of integers of up to 64 bits: 2^63 rows of them fit.
     Integer(Vec<i128>),
@@ -63,31 +69,24 @@ enum Cells {
 }
 
 impl Fold for ExactSum {
-    fn begin(&mut self, groups: usize) {
-        self.counts.clear();
+    fn resize(&mut self, groups: usize) {
         self.counts.resize(groups, 0);
         match &mut self.cells {
-            Cells::Integer(sums) => {
-                sums.clear();
-                sums.resize(groups, 0);
-            }
-            Cells::Decimal(sums) => {
-                sums.clear();
-                sums.resize(groups, i256::ZERO);
-            }
-            Cells::Wide(sums) => {
-                sums.clear();
-                sums.resize(groups, Exact::default());
-            }
+            Cells::Integer(sums) => sums.resize(groups, 0),
+            Cells::Decimal(sums) => sums.resize(groups, i256::ZERO),
+            Cells::Wide(sums) => sums.resize(groups, Exact::default()),
         }
     }
 
     fn read(&mut self, group: usize, state: &mut &[u8]) -> Result<()> {
-        self.counts[group] = take_i64(state)?;
+        self.counts[group] += take_i64(state)?;
         match &mut self.cells {
-            Cells::Integer(sums) => sums[group] = take_i128(state)?,
-            Cells::Decimal(sums) => sums[group] = Exact::read(state)?.to_i256().ok_or_else(damaged)?,
-            Cells::Wide(sums) => sums[group] = Exact::read(state)?,
+            Cells::Integer(sums) => sums[group] += take_i128(state)?,
+            Cells::Decimal(sums) => {
+                let sum = Exact::read(state)?.to_i256().ok_or_else(damaged)?;
+                sums[group] = sums[group].wrapping_add(sum);
+            }
+            Cells::Wide(sums) => sums[group].add(&Exact::read(state)?),
         }
         Ok(())
     }
@@ -245,6 +244,7 @@ impl ExactSum {
 }
 
 /// Sums of floats.
+#[derive(Debug)]
 struct FloatSum {
     function: Function,
     output: DataType,
@@ -331,13 +331,18 @@ impl FloatCell {
 }
 
 impl Fold for FloatSum {
-    fn begin(&mut self, groups: usize) {
-        self.cells.clear();
+    fn resize(&mut self, groups: usize) {
         self.cells.resize(groups, FloatCell::default());
     }
 
     fn read(&mut self, group: usize, state: &mut &[u8]) -> Result<()> {
-        self.cells[group] = FloatCell::read(state)?;
+        let cell = &mut self.cells[group];
+        let other = FloatCell::read(state)?;
+        cell.sum.add(&other.sum);
+        cell.finite += other.finite;
+        cell.nans += other.nans;
+        cell.rising += other.rising;
+        cell.falling += other.falling;
         Ok(())
     }
 
@@ -369,19 +374,20 @@ impl Fold for FloatSum {
 }
 
 /// Sums of intervals: months, days and nanoseconds apart.
+#[derive(Debug)]
 struct IntervalSum {
+    function: Function,
     cells: Vec<[i128; 4]>,
 }
 
 impl Fold for IntervalSum {
-    fn begin(&mut self, groups: usize) {
-        self.cells.clear();
+    fn resize(&mut self, groups: usize) {
         self.cells.resize(groups, [0; 4]);
     }
 
     fn read(&mut self, group: usize, state: &mut &[u8]) -> Result<()> {
         for part in &mut self.cells[group] {
-            *part = take_i128(state)?;
+            *part += take_i128(state)?;
         }
         Ok(())
     }
@@ -407,11 +413,16 @@ impl Fold for IntervalSum {
             if count == 0 {
                 return Ok(None);
             }
-            Ok(Some(IntervalMonthDayNano::new(
+            let sum = IntervalMonthDayNano::new(
                 i32::try_from(months).map_err(overflow)?,
                 i32::try_from(days).map_err(overflow)?,
                 i64::try_from(nanoseconds).map_err(overflow)?,
-            )))
+            );
+            if self.function == Function::Sum {
+                return Ok(Some(sum));
+            }
+            let count = count as f64;
+            scaled_by(sum, |part| part / count).map(Some)
         })
     }
 

@@ -312,6 +312,3 @@ fn held_back_by(catalog: &Catalog, times: &Times, relation: &Relation) -> Option
     });
     inputs.min().map(|(_, name)| name)
 }
-
-#[cfg(test)]
-mod tests;

@@ -170,7 +170,7 @@ proptest! {
                 Call { order: order.clone(), ..call(Function::ArrayAgg, &[1], list.clone()) },
                 Call { distinct: Distinct::Yes, order, ..call(Function::ArrayAgg, &[1], list) },
                 call(Function::StringAgg, &[4, 4], DataType::Utf8),
-                Call { order: vec![(1, RowOrder::ASCENDING)], ..call(Function::Mode, &[], DataType::Int32) },
+                Call { order: vec![(1, RowOrder::ASCENDING)], ..call(Function::Mode, &[1], DataType::Int32) },
             ],
         };
         check(&spec, &changes, |rows| {

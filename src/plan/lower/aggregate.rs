@@ -14,58 +14,15 @@ use datafusion::logical_expr::expr::{AggregateFunction, GroupingSet};
 use datafusion::logical_expr::utils::grouping_set_to_exprlist;
 use datafusion::logical_expr::{self, Expr, LogicalPlan, SortExpr};
 
-/// The functions that are maintained, by the name that the binder gives them.
-const FUNCTIONS: &[(&str, Function)] = &[
-    ("count", Function::Count),
-    ("sum", Function::Sum),
-    ("avg", Function::Avg),
-    ("min", Function::Min),
-    ("max", Function::Max),
-    ("bool_and", Function::BoolAnd),
-    ("every", Function::BoolAnd),
-    ("bool_or", Function::BoolOr),
-    ("bit_and", Function::BitAnd),
-    ("bit_or", Function::BitOr),
-    ("bit_xor", Function::BitXor),
-    ("string_agg", Function::StringAgg),
-    ("array_agg", Function::ArrayAgg),
-    ("first_value", Function::FirstValue),
-    ("last_value", Function::LastValue),
-    ("any_value", Function::AnyValue),
-    ("var_pop", Function::VarPop),
-    ("var", Function::VarSamp),
-    ("var_samp", Function::VarSamp),
-    ("variance", Function::VarSamp),
-    ("stddev_pop", Function::StddevPop),
-    ("stddev", Function::StddevSamp),
-    ("stddev_samp", Function::StddevSamp),
-    ("covar_pop", Function::CovarPop),
-    ("covar", Function::CovarSamp),
-    ("covar_samp", Function::CovarSamp),
-    ("corr", Function::Corr),
-    ("regr_count", Function::RegrCount),
-    ("regr_avgx", Function::RegrAvgx),
-    ("regr_avgy", Function::RegrAvgy),
-    ("regr_sxx", Function::RegrSxx),
-    ("regr_syy", Function::RegrSyy),
-    ("regr_sxy", Function::RegrSxy),
-    ("regr_slope", Function::RegrSlope),
-    ("regr_intercept", Function::RegrIntercept),
-];
-
 /// The elements of a CUBE, as many as PostgreSQL takes.
 const CUBE_MAX: usize = 12;
 
 /// The maintained function of that name.
 pub(super) fn function_of(name: &str) -> Result<Function> {
-    FUNCTIONS
-        .iter()
-        .find(|(known, _)| *known == name)
-        .map(|(_, function)| *function)
-        .ok_or_else(|| {
-            Error::unsupported(format!("aggregate {name}() is not supported in a maintained view"))
-                .with_hint("Use it in a plain SELECT over the view's rows.")
-        })
+    crate::sql::function::aggregate::function_of(name).ok_or_else(|| {
+        Error::unsupported(format!("aggregate {name}() is not supported in a maintained view"))
+            .with_hint("Use it in a plain SELECT over the view's rows.")
+    })
 }
 
 /// Whether an argument is the `*` of `count(*)`.

@@ -9,6 +9,7 @@
 //! - INTERSECT and EXCEPT, which DataFusion plans wrongly for bags, become a relation that `relation` plans;
 //! - ASOF joins and functions in FROM that look at what is left of them become nested joins that `relation` plans.
 
+use super::frame;
 use super::label::label;
 use super::object_name::NAMED;
 use super::subquery::ARRAY_SUBQUERY;
@@ -85,6 +86,7 @@ impl VisitorMut for Desugar {
     }
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        frame::of_clause(&mut select.named_window);
         if let GroupByExpr::Expressions(expressions, _) = &mut select.group_by {
             for expression in expressions {
                 plain_number(expression);
@@ -135,6 +137,9 @@ impl VisitorMut for Desugar {
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         let span = expr.span();
+        if let Expr::Function(call) = expr {
+            frame::of_call(call);
+        }
         let taken = std::mem::replace(expr, Expr::Value(Value::Null.with_empty_span()));
         *expr = rewrite(taken, span);
         ControlFlow::Continue(())

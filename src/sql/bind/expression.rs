@@ -12,7 +12,9 @@ use crate::sql::function::special;
 use crate::types::Type;
 use datafusion::common::{DFSchema, Result as DataFusionResult, ScalarValue};
 use datafusion::logical_expr::expr::BinaryExpr;
-use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr};
+use datafusion::logical_expr::planner::{
+    ExprPlanner, PlannerResult, RawAggregateExpr, RawBinaryExpr, RawFieldAccessExpr, RawWindowExpr,
+};
 use datafusion::logical_expr::{Expr, ExprSchemable, GetFieldAccess, Operator as Native};
 use sqlparser::ast::BinaryOperator;
 
@@ -62,6 +64,14 @@ fn comparison(op: &BinaryOperator) -> Option<Native> {
 }
 
 impl ExprPlanner for Operators {
+    fn plan_aggregate(&self, expr: RawAggregateExpr) -> DataFusionResult<PlannerResult<RawAggregateExpr>> {
+        Ok(PlannerResult::Original(self.aggregate(expr)?))
+    }
+
+    fn plan_window(&self, expr: RawWindowExpr) -> DataFusionResult<PlannerResult<RawWindowExpr>> {
+        Ok(PlannerResult::Original(self.window_aggregate(expr)?))
+    }
+
     fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> DataFusionResult<PlannerResult<RawBinaryExpr>> {
         if matches!(expr.op, BinaryOperator::And | BinaryOperator::Or) {
             return Ok(PlannerResult::Original(self.logical(expr, schema)?));

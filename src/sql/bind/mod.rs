@@ -14,12 +14,14 @@ mod check;
 mod counted;
 mod desugar;
 pub(crate) mod expression;
+mod frame;
 mod guard;
 mod label;
 mod locate;
 pub mod node;
 mod object_name;
 pub mod relation;
+mod set_function;
 mod subquery;
 mod table;
 

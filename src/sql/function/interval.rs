@@ -10,6 +10,7 @@ use crate::types::calendar::{
     DATE_INFINITY, DATE_MINUS_INFINITY, DAY_END, DAY_MICROS, DAY_MIN, TIMESTAMP_INFINITY, TIMESTAMP_MINUS_INFINITY,
     Zone, civil_of_days, days_of_civil, month_days,
 };
+pub(crate) use crate::types::interval::scaled_by;
 use arrow::array::{ArrayRef, AsArray, PrimitiveArray};
 use arrow::datatypes::{
     ArrowPrimitiveType, Date32Type, Float64Type, Int32Type, IntervalMonthDayNano, IntervalMonthDayNanoType,
@@ -17,9 +18,6 @@ use arrow::datatypes::{
 };
 use arrow::error::ArrowError;
 use std::sync::Arc;
-
-/// The days of a month where an interval is cut into parts.
-const MONTH_DAYS: f64 = 30.0;
 
 fn two<A, B, C>(
     left: &ArrayRef,
@@ -228,39 +226,6 @@ pub(crate) fn scale(left: &ArrayRef, right: &ArrayRef, sign: Sign) -> Result<Arr
             }
         })?;
     Ok(Arc::new(scaled))
-}
-
-/// Scales each part; fractions of a month spill into days, of a day into time (PostgreSQL's `interval_mul`).
-pub(crate) fn scaled_by(interval: IntervalMonthDayNano, scale: impl Fn(f64) -> f64) -> Result<IntervalMonthDayNano> {
-    // Rounded to microseconds, so that 0.1 month is 3 days and not 2 days 23:59:59.999999.
-    let tidy = |value: f64| (value * 1e6).round() / 1e6;
-    let integer = |value: f64| {
-        (value.abs() <= f64::from(i32::MAX))
-            .then_some(value as i32)
-            .ok_or_else(interval_out_of_range)
-    };
-    let months = scale(f64::from(interval.months));
-    let days = scale(f64::from(interval.days));
-    let whole_months = integer(months.trunc())?;
-    let month_days = tidy((months - months.trunc()) * MONTH_DAYS);
-    let mut seconds = tidy((days - days.trunc() + month_days - month_days.trunc()) * 86_400.0);
-    let mut whole_days = integer(days.trunc() + month_days.trunc())?;
-    if seconds.abs() >= 86_400.0 {
-        whole_days = whole_days
-            .checked_add((seconds / 86_400.0) as i32)
-            .ok_or_else(interval_out_of_range)?;
-        seconds -= (seconds / 86_400.0).trunc() * 86_400.0;
-    }
-    let micros = scale(interval.nanoseconds as f64 / 1000.0) + seconds * 1e6;
-    let micros = micros.round_ties_even();
-    if micros.is_nan() || micros.abs() >= i64::MAX as f64 / 1000.0 {
-        return Err(interval_out_of_range());
-    }
-    Ok(IntervalMonthDayNano::new(
-        whole_months,
-        whole_days,
-        micros as i64 * 1000,
-    ))
 }
 
 /// An interval as one number of microseconds, a month being 30 days, as PostgreSQL compares them.

@@ -103,6 +103,7 @@ pub(super) const FUNCTIONS: &[Definition] = &[
         "A value as jsonb.",
         &[takes(&[Any], jsonb, |call| normal(&to_json(call)?))],
     ),
+    named("__json_element", "", &[takes(&[Any], json, to_element)]),
     named("row_to_json", "A row as json.", &[takes(&[Any], json, to_json)]),
     named("array_to_json", "An array as json.", &[takes(&[Any], json, to_json)]),
     named("json_build_object", "An object of keys and values in turn.", OBJECT),
@@ -328,6 +329,17 @@ fn to_json(call: &Call<'_>) -> Result<ArrayRef> {
         builder.append_value(output);
     }
     Ok(Arc::new(builder.finish()))
+}
+
+/// A value as an element of `json_agg`: an array or a row stands on a line of its own.
+fn to_element(call: &Call<'_>) -> Result<ArrayRef> {
+    let values = to_json(call)?;
+    if !matches!(call.types[0], Type::Array(_) | Type::Record(_)) {
+        return Ok(values);
+    }
+    let lines = values.as_string::<i32>().iter();
+    let lines: arrow::array::StringArray = lines.map(|value| value.map(|value| format!("\n {value}"))).collect();
+    Ok(Arc::new(lines))
 }
 
 fn build_object(call: &Call<'_>) -> Result<ArrayRef> {

@@ -17,6 +17,7 @@ mod json;
 mod json_function;
 pub(crate) mod kernel;
 mod math;
+mod neighbour;
 pub mod operator;
 mod pattern;
 mod ranking;
@@ -90,34 +91,19 @@ static DATAFUSION: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| 
 });
 
 static AGGREGATES: LazyLock<HashMap<String, Arc<AggregateUDF>>> = LazyLock::new(|| {
-    let mut known: HashMap<String, Arc<AggregateUDF>> =
-        datafusion::functions_aggregate::all_default_aggregate_functions()
-            .into_iter()
-            .map(|function| (function.name().to_owned(), function))
-            .collect();
-    for function in aggregate::all() {
-        known.insert(function.name().to_owned(), function);
-    }
-    let aliases = [
-        ("stddev_samp", "stddev"),
-        ("var_samp", "var"),
-        ("variance", "var"),
-        ("every", "bool_and"),
-        ("approx_count_distinct", "approx_distinct"),
-        ("approx_percentile", "approx_percentile_cont"),
-    ];
-    for (alias, name) in aliases {
-        if let Some(function) = known.get(name).cloned() {
-            known.insert(alias.to_owned(), function);
-        }
-    }
-    known
+    let count = datafusion::functions_aggregate::count::count_udaf();
+    // Its calls are replaced before a plan runs.
+    let grouping = datafusion::functions_aggregate::grouping::grouping_udaf();
+    let all = aggregate::all().chain([count, grouping]);
+    all.map(|function| (function.name().to_owned(), function)).collect()
 });
 
 static WINDOWS: LazyLock<HashMap<String, Arc<WindowUDF>>> = LazyLock::new(|| {
     datafusion::functions_window::all_default_window_functions()
         .into_iter()
-        .map(|function| (function.name().to_owned(), ranking::with_own_type(function)))
+        .map(ranking::with_own_type)
+        .chain(neighbour::all())
+        .map(|function| (function.name().to_owned(), function))
         .collect()
 });
 

@@ -1,0 +1,10 @@
+CREATE TABLE t(id int primary key, g int, v int);
+CREATE MATERIALIZED VIEW m AS SELECT g, percentile_cont(0.5) WITHIN GROUP (ORDER BY v) pc, percentile_disc(0.5) WITHIN GROUP (ORDER BY v) pd, mode() WITHIN GROUP (ORDER BY v) mo, count(distinct v) cd FROM t GROUP BY g;
+INSERT INTO t VALUES (1,1,1),(2,1,2),(3,1,2),(4,1,10),(5,1,NULL),(6,2,NULL);
+SELECT * FROM m ORDER BY g;
+DELETE FROM t WHERE id=2;
+SELECT * FROM m ORDER BY g;
+UPDATE t SET v=10 WHERE id=3;
+SELECT * FROM m ORDER BY g;
+DELETE FROM t WHERE g=1;
+SELECT * FROM m ORDER BY g;

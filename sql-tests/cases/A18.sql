@@ -1,0 +1,9 @@
+CREATE TABLE t(id int primary key, v int);
+CREATE MATERIALIZED VIEW m AS SELECT count(v) cv, count(*) c, count(1) c1 FROM t;
+SELECT * FROM m;
+INSERT INTO t VALUES (1,NULL),(2,NULL),(3,NULL);
+SELECT * FROM m;
+UPDATE t SET v=1 WHERE id=2;
+SELECT * FROM m;
+DELETE FROM t;
+SELECT * FROM m;

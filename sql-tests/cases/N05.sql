@@ -1,0 +1,10 @@
+CREATE TABLE t(id int primary key, g int, o int, v text);
+CREATE MATERIALIZED VIEW m AS SELECT id, v, rank() OVER (PARTITION BY g ORDER BY o) r, count(*) OVER (PARTITION BY g ORDER BY o) c FROM t;
+INSERT INTO t VALUES (1,1,1,'a'),(2,1,1,'b'),(3,1,2,'c');
+SELECT * FROM m ORDER BY id;
+UPDATE t SET v='x' WHERE id=2;
+SELECT * FROM m ORDER BY id;
+UPDATE t SET v='y' WHERE id=2;
+SELECT * FROM m ORDER BY id;
+DELETE FROM t WHERE id=1;
+SELECT * FROM m ORDER BY id;

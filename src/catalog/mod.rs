@@ -233,6 +233,22 @@ impl Catalog {
             .collect()
     }
 
+    /// The streams that a relation reads, directly or through others.
+    pub fn streams_below(&self, id: RelationId) -> Vec<RelationId> {
+        let mut streams = Vec::new();
+        let mut next = vec![id];
+        while let Some(id) = next.pop() {
+            let Some(relation) = self.relations.get(&id) else {
+                continue;
+            };
+            if matches!(relation.kind, RelationKind::Stream(_)) && !streams.contains(&id) {
+                streams.push(id);
+            }
+            next.extend(&relation.depends_on);
+        }
+        streams
+    }
+
     /// Whether a schema of that name exists.
     pub fn has_schema(&self, name: &str) -> bool {
         name == "public" || self.schemas.iter().any(|known| known == name)

@@ -484,11 +484,37 @@ impl Driver {
                 continue;
             }
             let known = self.times.streams.get(id).copied().unwrap_or_default();
-            if let Some(time) = marker.pass_idle_time(&known, clock) {
+            if marker.idle_at(&known).is_none_or(|at| clock.0 < at) {
+                continue;
+            }
+            let moved = marker.pass_idle_time(&known, clock).unwrap_or(known);
+            let time = StreamTime {
+                watermark: moved.watermark.max(self.awaited(*id, clock, making)),
+                ..moved
+            };
+            if time != known {
                 making.times.insert(*id, time);
                 making.touched = true;
             }
         }
+    }
+
+    /// How far the streams with rows are that share a view with a stream without: it must not hold them back.
+    fn awaited(&self, id: RelationId, clock: Timestamp, making: &Making) -> Option<i64> {
+        let mut partners: Vec<RelationId> = Vec::new();
+        for view in self.views.keys() {
+            let streams = self.catalog.streams_below(*view);
+            if streams.contains(&id) {
+                partners.extend(streams.iter().filter(|other| **other != id));
+            }
+        }
+        let active = partners.into_iter().filter_map(|other| {
+            let marker = self.relations.get(&other)?.marker.as_ref()?;
+            let time = making.time(&self.times, other);
+            let idle = marker.idle_at(&time).is_some_and(|at| clock.0 >= at);
+            (!idle && !time.finished).then_some(time.watermark)
+        });
+        active.min().flatten()
     }
 
     /// When a stream without rows next moves its watermark, if a view waits for that.

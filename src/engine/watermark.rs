@@ -312,3 +312,6 @@ fn held_back_by(catalog: &Catalog, times: &Times, relation: &Relation) -> Option
     });
     inputs.min().map(|(_, name)| name)
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,6 +11,7 @@
 //! | `docs` | the examples of `docs/sql.md` and of the README |
 //! | `wire` | the protocol: prepared statements, portals, cancelling, COPY, errors |
 //! | `crash` | that a killed server loses nothing and repeats nothing |
+//! | `postgres` | nothing of ours: it starts the PostgreSQL that other modules compare with |
 //!
 //! `HEADWATER_MATRIX=full` runs the scripts on every store, number of workers, and through restarts; without it they
 //! run once, on RocksDB with two workers.
@@ -19,6 +20,7 @@ mod cases;
 mod crash;
 mod docs;
 mod harness;
+mod postgres;
 mod slt;
 mod tidy;
 mod wire;
@@ -34,6 +36,7 @@ fn main() {
         docs::tests(),
         wire::tests(),
         crash::tests(),
+        postgres::tests(),
     ];
     let conclusion = run(&arguments, tests.into_iter().flatten().collect());
     harness::kill_the_rest();

@@ -419,6 +419,12 @@ pub fn from_datafusion(error: DataFusionError) -> Error {
         },
         DataFusionError::ResourcesExhausted(text) => Error::limit("53200", text),
         DataFusionError::NotImplemented(text) => Error::unsupported(text),
+        DataFusionError::Execution(text) if text.contains("Scalar subquery returned more than one row") => {
+            Error::semantic(
+                "21000",
+                "more than one row returned by a subquery used as an expression",
+            )
+        }
         DataFusionError::Execution(text) => Error::semantic("22000", text),
         other => Error::internal(other.strip_backtrace()),
     }

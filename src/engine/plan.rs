@@ -49,6 +49,7 @@ pub fn plan_relation(catalog: &Catalog, relation: &Arc<Relation>) -> Result<View
         }
         _ => (rewritten.plan, rewritten.root),
     };
+    let (plan, root) = event::forget_closed(&plan, root)?;
     let text = crate::plan::explain::fingerprint(&plan, root);
     Ok(ViewPlan {
         relation: relation.id,

@@ -7,8 +7,10 @@
 use super::{Node, NodeId, Plan};
 use crate::catalog::{EventColumn, Finality};
 use crate::error::{Error, Result};
+use crate::expr::Expression;
 use crate::operator::close::Close;
 use crate::operator::join::JoinKind;
+use crate::operator::map::{MapFilter, OnError};
 use crate::operator::set::SetKind;
 
 /// The columns of each node that follow event time, by id.
@@ -202,5 +204,49 @@ pub fn emit_on_close(plan: &Plan, root: NodeId) -> Result<(Plan, NodeId)> {
             return new.add(close.clone(), vec![made]);
         }
         Ok(made)
+    })
+}
+
+/// The plan in which aggregates forget the groups that the watermark closes, and its root.
+///
+/// The time comes first among an aggregate's keys, so that what is closed is one range of its state.
+pub fn forget_closed(plan: &Plan, root: NodeId) -> Result<(Plan, NodeId)> {
+    let known = all(plan);
+    plan.rebuild(root, |new, id, inputs| {
+        let Node::Aggregate(aggregate) = plan.node(id) else {
+            return new.add(plan.node(id).clone(), inputs);
+        };
+        let events = &known[plan.inputs(id)[0].0];
+        let closed = aggregate.keys.iter().enumerate().find_map(|(place, key)| {
+            let closed = |event: &&EventColumn| event.column == *key && event.finality == Finality::Closed;
+            Some((place, events.iter().find(closed)?.shift_us))
+        });
+        let Some((place, shift_us)) = closed.filter(|_| aggregate.keeps_no_bags()) else {
+            return new.add(plan.node(id).clone(), inputs);
+        };
+        let mut first = aggregate.clone();
+        first.closing = Some(shift_us);
+        let key = first.keys.remove(place);
+        first.keys.insert(0, key);
+        let made = new.add(Node::Aggregate(first), inputs)?;
+        let schema = new.schema(made).clone();
+        let moved = |column: usize| match column {
+            column if column == place => 0,
+            column if column < place => column + 1,
+            column => column,
+        };
+        let projection = (0..schema.fields().len()).map(|column| {
+            let from = moved(column);
+            Expression::column(from, schema.field(from))
+        });
+        let map = MapFilter {
+            predicate: None,
+            projection: projection.collect(),
+            on_error: OnError::default(),
+        };
+        if map.is_identity(schema.fields().len()) {
+            return Ok(made);
+        }
+        new.add(Node::MapFilter(map), vec![made])
     })
 }

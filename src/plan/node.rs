@@ -119,7 +119,11 @@ impl Node {
 
     /// Whether it has something to do when a watermark moves, input or not.
     pub fn follows_watermark(&self) -> bool {
-        matches!(self, Self::Close(_))
+        match self {
+            Self::Close(_) => true,
+            Self::Aggregate(aggregate) => aggregate.closing.is_some(),
+            _ => false,
+        }
     }
 
     /// The operator's name.

@@ -5,6 +5,7 @@ use crate::delta::key_group;
 use crate::error::Result;
 use ahash::RandomState;
 use hashbrown::HashMap;
+use std::collections::BTreeMap;
 
 /// What a cache entry costs beside its bytes, about.
 const ENTRY_OVERHEAD: usize = 64;
@@ -18,6 +19,21 @@ pub struct Keyed {
     changed: Vec<Box<[u8]>>,
     complete: Complete,
     bytes: usize,
+    /// For a table whose keys begin with a time: what is resident, by time.
+    times: Option<Times>,
+}
+
+/// The bytes of a key that are its time: a mark that it is not NULL, and eight that sort as it does.
+pub const TIME_BYTES: usize = 9;
+
+/// The resident keys of a table by time, and what was forgotten.
+#[derive(Debug, Default)]
+struct Times {
+    keys: BTreeMap<Box<[u8]>, Vec<Box<[u8]>>>,
+    /// Keys before this are forgotten.
+    floor: Vec<u8>,
+    /// The range to be deleted with the next flush.
+    dropped: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 /// Whether all of the table is resident.
@@ -53,6 +69,51 @@ impl Keyed {
                 Complete::No
             },
             bytes: 0,
+            times: None,
+        }
+    }
+
+    /// Opens a table whose keys begin with a time, and are stored in its order.
+    pub fn open_by_time(store: &Store, id: TableId, origin: Origin) -> Self {
+        Self {
+            times: Some(Times::default()),
+            ..Self::open(store, id, origin)
+        }
+    }
+
+    /// Forgets all keys before `bound`, the beginning of a key: they are deleted as a range.
+    pub fn drop_before(&mut self, bound: &[u8]) -> Result<()> {
+        let from = self.id.prefix();
+        let Some(times) = &mut self.times else {
+            return Ok(());
+        };
+        if times.floor.as_slice() >= bound {
+            return Ok(());
+        }
+        let rest = times.keys.split_off(bound);
+        let gone = std::mem::replace(&mut times.keys, rest);
+        let from = [&from[..], &times.floor].concat();
+        let to = [&self.id.prefix()[..], bound].concat();
+        let stored = self.complete == Complete::No && self.store.scan(&from, &to).next_entry()?.is_some();
+        if gone.is_empty() && !stored {
+            return Ok(());
+        }
+        for key in gone.into_values().flatten() {
+            if let Some(slot) = self.values.remove(&key) {
+                let held = key.len() + slot.value.as_ref().map_or(0, |bytes| bytes.len()) + ENTRY_OVERHEAD;
+                self.bytes = self.bytes.saturating_sub(held);
+            }
+        }
+        times.floor = bound.to_vec();
+        let from = times.dropped.take().map_or(from, |(earlier, _)| earlier);
+        times.dropped = Some((from, to));
+        Ok(())
+    }
+
+    fn note(times: &mut Option<Times>, key: &[u8]) {
+        if let Some(times) = times {
+            let time = &key[..TIME_BYTES.min(key.len())];
+            times.keys.entry(time.into()).or_default().push(key.into());
         }
     }
 
@@ -73,6 +134,7 @@ impl Keyed {
                 state: SlotState::Clean,
             };
             self.values.insert((*key).into(), slot);
+            Self::note(&mut self.times, key);
         }
         Ok(())
     }
@@ -112,6 +174,7 @@ impl Keyed {
                     state: SlotState::Changed,
                 };
                 self.values.insert(key.into(), slot);
+                Self::note(&mut self.times, key);
                 self.changed.push(key.into());
             }
         }
@@ -124,6 +187,9 @@ impl Keyed {
 
     /// Writes what changed since the last flush.
     pub fn flush(&mut self, commit: &mut Commit) {
+        if let Some((from, to)) = self.times.as_mut().and_then(|times| times.dropped.take()) {
+            commit.delete_range(&from, &to);
+        }
         self.changed.sort_unstable();
         let mut stored = Vec::new();
         for key in self.changed.drain(..) {
@@ -132,9 +198,7 @@ impl Keyed {
             };
             slot.state = SlotState::Clean;
             stored.clear();
-            stored.extend_from_slice(&self.id.prefix());
-            stored.push(key_group(&key));
-            stored.extend_from_slice(&key);
+            write_key(self.id, self.times.is_some(), &key, &mut stored);
             match &slot.value {
                 Some(value) => commit.put(&stored, value),
                 None => {
@@ -167,15 +231,29 @@ impl Keyed {
         self.values.shrink_to_fit();
         self.bytes = kept;
         self.complete = Complete::No;
+        if let Some(times) = &mut self.times {
+            times.keys.clear();
+            for key in self.values.keys() {
+                let time = &key[..TIME_BYTES.min(key.len())];
+                times.keys.entry(time.into()).or_default().push(key.clone());
+            }
+        }
     }
 
     fn stored_key(&self, key: &[u8]) -> Vec<u8> {
         let mut stored = Vec::with_capacity(key.len() + 5);
-        stored.extend_from_slice(&self.id.prefix());
-        stored.push(key_group(key));
-        stored.extend_from_slice(key);
+        write_key(self.id, self.times.is_some(), key, &mut stored);
         stored
     }
+}
+
+/// `table | key group | key`, or `table | time | key group | rest of the key`.
+fn write_key(id: TableId, by_time: bool, key: &[u8], stored: &mut Vec<u8>) {
+    let time = if by_time { TIME_BYTES.min(key.len()) } else { 0 };
+    stored.extend_from_slice(&id.prefix());
+    stored.extend_from_slice(&key[..time]);
+    stored.push(key_group(key));
+    stored.extend_from_slice(&key[time..]);
 }
 
 #[cfg(test)]

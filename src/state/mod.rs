@@ -48,6 +48,8 @@ impl TableId {
 pub enum Shape {
     /// Key -> bytes.
     Keyed,
+    /// Key -> bytes, the keys in the order of the time that they begin with.
+    KeyedByTime,
     /// Key -> rows with weights, in row order.
     Arranged,
 }
@@ -75,6 +77,7 @@ impl Table {
     pub fn open(store: &Store, id: TableId, shape: Shape, origin: Origin) -> Self {
         match shape {
             Shape::Keyed => Self::Keyed(Keyed::open(store, id, origin)),
+            Shape::KeyedByTime => Self::Keyed(Keyed::open_by_time(store, id, origin)),
             Shape::Arranged => Self::Arranged(Arranged::open(store, id, origin)),
         }
     }

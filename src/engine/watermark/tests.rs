@@ -135,6 +135,36 @@ fn an_idle_stream_holds_nothing_back() -> Result<()> {
     })
 }
 
+/// W24: what is kept of windows is what is open, however many have closed.
+#[test]
+fn closed_windows_leave_no_state() -> Result<()> {
+    with_clock(async |mut session, _| {
+        run(
+            &mut session,
+            "CREATE STREAM s (ts timestamp, v int, WATERMARK FOR ts AS ts)",
+        )
+        .await?;
+        let view = "CREATE MATERIALIZED VIEW c AS SELECT v % 3 AS k, window_start, count(*) AS n, sum(v) AS total \
+                    FROM TUMBLE(s, ts, INTERVAL '1 minute') GROUP BY v % 3, window_start, window_end";
+        run(&mut session, view).await?;
+        for hour in 0..20 {
+            let insert = format!(
+                "INSERT INTO s SELECT timestamp '2024-01-01' + interval '1 hour' * {hour} + interval '1 second' * g, g \
+                 FROM generate_series(0, 3599) AS g"
+            );
+            run(&mut session, &insert).await?;
+        }
+        let kept = "SELECT state_rows FROM headwater.operators WHERE operator = 'Aggregate'";
+        assert_eq!(run(&mut session, kept).await?, ["3"], "of 1200 windows one is open");
+        assert_eq!(
+            run(&mut session, "SELECT count(*), sum(n) FROM c").await?,
+            ["3600 72000"]
+        );
+        assert!(run(&mut session, "VERIFY MATERIALIZED VIEW c").await?.is_empty());
+        Ok(())
+    })
+}
+
 /// W08: the end of a finite file closes all of its windows.
 #[test]
 fn the_end_of_a_file_closes_its_windows() -> Result<()> {

@@ -27,9 +27,17 @@ pub struct Aggregate {
     pub keys: Vec<usize>,
     /// What is computed of each group.
     pub calls: Vec<Call>,
+    /// If the first key is a time that the watermark closes: how far it is shifted, in microseconds. Groups of closed
+    /// times are forgotten.
+    pub closing: Option<i64>,
 }
 
 impl Aggregate {
+    /// Whether all that it keeps of a group is a few numbers.
+    pub fn keeps_no_bags(&self) -> bool {
+        bag::layouts(&self.calls).is_empty()
+    }
+
     /// The same aggregate over columns at other places.
     #[must_use]
     pub fn remap(&self, to: impl Fn(usize) -> usize) -> Self {
@@ -42,6 +50,7 @@ impl Aggregate {
         Self {
             keys: self.keys.iter().map(|column| to(*column)).collect(),
             calls: self.calls.iter().map(moved).collect(),
+            closing: self.closing,
         }
     }
 }
@@ -72,7 +81,10 @@ impl Spec for Aggregate {
     fn tables(&self) -> Vec<TableSpec> {
         let mut tables = vec![TableSpec {
             name: "groups",
-            shape: Shape::Keyed,
+            shape: match self.closing {
+                Some(_) => Shape::KeyedByTime,
+                None => Shape::Keyed,
+            },
         }];
         let bags = bag::layouts(&self.calls);
         tables.extend(bags.iter().map(|_| TableSpec {

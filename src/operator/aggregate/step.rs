@@ -10,7 +10,8 @@ use crate::operator::changes::differs;
 use crate::operator::groups::{Groups, columns_of, encode_keys, not_there};
 use crate::operator::{First, Operator, Output, RowError, Spec, StepContext};
 use crate::state::{Arranged, Group, Keyed, Table};
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, UInt32Array};
+use crate::time::{Timestamp, Watermark};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, UInt32Array};
 use arrow::compute::take;
 use arrow::datatypes::{DataType, SchemaRef};
 
@@ -24,6 +25,24 @@ pub(super) struct Running {
     key_schema: SchemaRef,
     /// The folds' state over nothing, to which a group without rows must have come back.
     nothing: Vec<u8>,
+    closing: Option<Closing>,
+}
+
+/// Which groups a watermark closes.
+struct Closing {
+    shift_us: i64,
+    kind: DataType,
+    codec: KeyCodec,
+}
+
+impl Closing {
+    /// The beginning of the keys that are open at a watermark.
+    fn bound(&self, Watermark(Timestamp(micros)): Watermark) -> Result<Vec<u8>> {
+        let open = micros.saturating_add(self.shift_us).saturating_add(1);
+        let time: ArrayRef = std::sync::Arc::new(Int64Array::from(vec![open]));
+        let time = arrow::compute::cast(&time, &self.kind)?;
+        Ok(self.codec.encode_one(&[time])?.as_ref().to_vec())
+    }
 }
 
 /// How a call is computed.
@@ -91,6 +110,14 @@ impl Running {
             key_schema: std::sync::Arc::new(schema.project(&key_places)?),
             schema,
             nothing: Vec::new(),
+            closing: match (spec.closing, spec.keys.first()) {
+                (Some(shift_us), Some(key)) => Some(Closing {
+                    shift_us,
+                    kind: type_of(key),
+                    codec: KeyCodec::keys(vec![type_of(key)])?,
+                }),
+                _ => None,
+            },
         };
         running.begin(1);
         let mut nothing = Vec::new();
@@ -408,6 +435,17 @@ impl Bag {
 
 impl Operator for Running {
     fn step(&mut self, context: &mut StepContext<'_>, inputs: &[Delta], output: &mut Output) -> Result<()> {
+        self.change(context, inputs, output)?;
+        // What came is put out; now nothing of the closed groups will be asked again.
+        if let (Some(closing), Some(watermark)) = (&self.closing, context.watermarks[0].after) {
+            context.tables.keyed(0).drop_before(&closing.bound(watermark)?)?;
+        }
+        Ok(())
+    }
+}
+
+impl Running {
+    fn change(&mut self, context: &mut StepContext<'_>, inputs: &[Delta], output: &mut Output) -> Result<()> {
         let input = &inputs[0];
         let Touched { groups, rows: numbers } = self.touch(input, context.time.first)?;
         if groups.len() == 0 {

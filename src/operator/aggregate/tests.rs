@@ -90,6 +90,7 @@ proptest! {
     #[test]
     fn folds_of_integers(changes in changes(), global in any::<bool>()) {
         let spec = Aggregate {
+            closing: None,
             keys: if global { vec![] } else { vec![0] },
             calls: vec![
                 call(Function::Count, &[], DataType::Int64),
@@ -132,6 +133,7 @@ proptest! {
     #[test]
     fn folds_of_floats(changes in changes()) {
         let spec = Aggregate {
+            closing: None,
             keys: vec![0],
             calls: vec![
                 call(Function::Sum, &[2], DataType::Float64),
@@ -162,6 +164,7 @@ proptest! {
         let order = vec![(1, RowOrder { descending: true, nulls_first: false })];
         let list = DataType::new_list(DataType::Int32, true);
         let spec = Aggregate {
+            closing: None,
             keys: vec![0],
             calls: vec![
                 call(Function::Min, &[1], DataType::Int32),
@@ -207,7 +210,7 @@ proptest! {
 
     #[test]
     fn distinct_rows(changes in changes()) {
-        let spec = Aggregate { keys: vec![0, 1], calls: vec![] };
+        let spec = Aggregate { keys: vec![0, 1], calls: vec![], closing: None };
         let oracle = |inputs: &[Vec<Row>]| {
             let mut rows: Vec<Row> = inputs[0].iter().map(|row| row[..2].to_vec()).collect();
             rows.sort();
@@ -235,6 +238,7 @@ fn one(values: &[&str], weight: i64) -> Action {
 #[test]
 fn a_sum_that_overflows_fails_its_group_until_it_fits_again() {
     let spec = Aggregate {
+        closing: None,
         keys: vec![0],
         calls: vec![call(Function::Sum, &[1], DataType::Int64)],
     };
@@ -264,6 +268,7 @@ fn a_sum_that_overflows_fails_its_group_until_it_fits_again() {
 fn retracting_what_is_not_there_names_operator_and_key() {
     for function in [Function::Sum, Function::Max] {
         let spec = Aggregate {
+            closing: None,
             keys: vec![0],
             calls: vec![call(function, &[1], DataType::Int64)],
         };
@@ -284,6 +289,7 @@ fn retracting_what_is_not_there_names_operator_and_key() {
 fn means_have_postgresqls_digits() {
     let decimal = DataType::Decimal256(76, 36);
     let spec = Aggregate {
+        closing: None,
         keys: vec![],
         calls: vec![
             call(Function::Avg, &[1], decimal.clone()),
@@ -316,6 +322,7 @@ fn means_have_postgresqls_digits() {
 #[test]
 fn extremes_of_growing_input_need_no_values() {
     let spec = Aggregate {
+        closing: None,
         keys: vec![],
         calls: vec![
             call(Function::LeastSoFar, &[0], DataType::Utf8),

@@ -197,6 +197,16 @@ fn kept(node: &Node, named: &dyn Fn(&[usize]) -> String, largest: Size) -> Kept 
                 };
                 return keep(format!("one group{values}"), size);
             }
+            if aggregate.closing.is_some() {
+                return Kept {
+                    what: Some(format!(
+                        "a group{values} per ({}) of open windows",
+                        named(&aggregate.keys)
+                    )),
+                    size: Size::Constant,
+                    cleaned: Some("the watermark"),
+                };
+            }
             keep(format!("a group{values} per ({})", named(&aggregate.keys)), largest)
         }
         Node::Join(join) => match join.kind {

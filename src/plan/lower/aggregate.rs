@@ -73,6 +73,7 @@ impl Lowering {
         let mapped = self.map(input, None, columns.expressions)?;
         let node = self.add(
             Node::Aggregate(Aggregate {
+                closing: None,
                 keys: key_places,
                 calls,
             }),
@@ -210,6 +211,7 @@ impl Lowering {
         let keys = (0..self.plan.schema(input).fields().len()).collect();
         self.add(
             Node::Aggregate(Aggregate {
+                closing: None,
                 keys,
                 calls: Vec::new(),
             }),

@@ -151,6 +151,7 @@ impl Extended<'_> {
         let sought_place = self.append(sought)?;
         let counts = self.one_row(node, vec![count(Vec::new()), count(vec![0])])?;
         let values = Node::Aggregate(Aggregate {
+            closing: None,
             keys: vec![0],
             calls: Vec::new(),
         });
@@ -177,6 +178,7 @@ impl Extended<'_> {
         let count = calls.len();
         let group = self.lowering.add(
             Node::Aggregate(Aggregate {
+                closing: None,
                 keys: Vec::new(),
                 calls,
             }),

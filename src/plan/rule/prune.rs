@@ -252,6 +252,7 @@ fn pruned_aggregate(aggregate: &Aggregate, output: &Columns, input: &Pruned) -> 
     Aggregate {
         keys: aggregate.keys.clone(),
         calls,
+        closing: aggregate.closing,
     }
     .remap(|column| input.place(column))
 }

@@ -107,7 +107,14 @@ impl Builder {
             field: Arc::new(Field::new("", DataType::Int64, true)),
         };
         let calls = summed.into_iter().map(call).collect();
-        self.add(Node::Aggregate(Aggregate { keys, calls }), vec![input])
+        self.add(
+            Node::Aggregate(Aggregate {
+                keys,
+                calls,
+                closing: None,
+            }),
+            vec![input],
+        )
     }
 
     /// The plan after one rule, as EXPLAIN shows it.

@@ -8,7 +8,8 @@
 //!
 //! Nothing that a build writes is visible before the hand-over; after a crash its tables are swept and it starts anew.
 
-use super::command::{Command, Commands, Reply, ViewPlan};
+use super::command::{Command, Commands, ViewPlan};
+use super::install::Waiting;
 use super::published::{Published, Stored};
 use super::view::{self, Moves};
 use super::watermark::{LateCount, arrived};
@@ -36,7 +37,7 @@ pub struct Build {
     /// Where its rows and state go.
     pub stored: Arc<Stored>,
     /// Who waits for it.
-    pub replies: Vec<Reply<Arc<Published>>>,
+    pub waiting: Option<Arc<Waiting>>,
     inputs: Vec<RelationId>,
     shared: Arc<Shared>,
 }
@@ -78,7 +79,7 @@ impl Build {
         stored: Arc<Stored>,
         plan: ViewPlan,
         context: BuildContext,
-        replies: Vec<Reply<Arc<Published>>>,
+        waiting: Option<Arc<Waiting>>,
     ) -> Result<Self> {
         let tables = stored.record.flow_tables();
         let flow = Flow::build(
@@ -106,7 +107,7 @@ impl Build {
         Ok(Self {
             relation,
             stored,
-            replies,
+            waiting,
             inputs,
             shared,
         })

@@ -7,7 +7,7 @@
 
 use super::base::{Base, Pending};
 use super::build::{Build, BuildContext};
-use super::command::{Command, Define, End, FlowReport, Ingest, Inspection, Reply, Subscribed, Write};
+use super::command::{Command, Define, End, FlowReport, Ingest, Inspection, Reply, Subscribed, ViewPlan, Write};
 use super::feed::{Feeds, Subscription};
 use super::published::{Published, Status, Stored};
 use super::record;
@@ -47,6 +47,8 @@ pub struct Driver {
     pub(super) relations: Arc<HashMap<RelationId, Arc<Stored>>>,
     pub(super) views: BTreeMap<RelationId, ViewFlow>,
     pub(super) builds: HashMap<RelationId, Build>,
+    /// Builds that begin when the views that they read are live, and who waits for them.
+    pub(super) queued: Vec<(ViewPlan, Option<Arc<super::install::Waiting>>)>,
     pub(super) published: Arc<ArcSwap<Published>>,
     pub(super) commands: super::command::Commands,
     pub(super) feeds: Feeds,
@@ -95,6 +97,7 @@ impl Driver {
             relations: current.relations.clone(),
             views: BTreeMap::new(),
             builds: HashMap::new(),
+            queued: Vec::new(),
             published,
             commands,
             feeds: Feeds::new(opened.epoch),

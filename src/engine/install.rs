@@ -15,9 +15,12 @@ use crate::catalog::{Catalog, Relation, RelationId, RelationKind};
 use crate::dataflow::Flow;
 use crate::error::{Error, Result};
 use crate::operator::{First, StepTime};
+use crate::plan::Node;
 use crate::state::{Commit, Origin, SYSTEM_TABLE, Store, TableId};
+use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 impl Driver {
     /// Carries out a definition.
@@ -64,17 +67,14 @@ impl Driver {
             }
         };
         self.drop_flows();
-        let mut waiting = Some(reply);
-        for plan in plans {
-            let replies = if answer == Answer::WhenBuilt {
-                waiting.take().into_iter().collect()
-            } else {
-                Vec::new()
-            };
-            self.start_build(plan, replies);
-        }
-        if let Some(reply) = waiting {
+        if answer != Answer::WhenBuilt || plans.is_empty() {
             let _ = reply.send(Ok(published));
+            plans.into_iter().for_each(|plan| self.start_build(plan, None));
+            return Ok(());
+        }
+        let waiting = Waiting::new(reply, plans.len());
+        for plan in plans {
+            self.start_build(plan, Some(waiting.clone()));
         }
         Ok(())
     }
@@ -154,41 +154,54 @@ impl Driver {
         self.times.views.retain(|id, _| catalog.relations.contains_key(id));
         self.views.retain(|id, _| catalog.relations.contains_key(id));
         self.feeds.retain(|id| catalog.relations.contains_key(&id));
+        self.queued.retain(|(plan, waiting)| {
+            let stays = catalog.relations.contains_key(&plan.relation);
+            if !stays {
+                tell(waiting.as_ref(), Err(dropped()));
+            }
+            stays
+        });
         self.builds.retain(|id, build| {
             let stays = catalog.relations.contains_key(id);
             if !stays {
                 build.cancel();
-                for reply in build.replies.drain(..) {
-                    let _ = reply.send(Err(Error::semantic(
-                        "42P01",
-                        "the view was dropped while it was being filled",
-                    )));
-                }
+                tell(build.waiting.as_ref(), Err(dropped()));
             }
             stays
         });
     }
 
     /// Starts filling a new view.
-    pub(super) fn start_build(&mut self, plan: ViewPlan, replies: Vec<Reply<Arc<Published>>>) {
+    pub(super) fn start_build(&mut self, plan: ViewPlan, waiting: Option<Arc<Waiting>>) {
         let id = plan.relation;
         let found = self.catalog.relations.get(&id).zip(self.relations.get(&id));
         let Some((relation, stored)) = found else {
             return;
         };
-        let mut replies = replies;
+        let filling = |input: &RelationId| {
+            let stored = self.relations.get(input);
+            stored.is_some_and(|stored| stored.record.status == Status::Building)
+        };
+        if inputs_of(&plan).iter().any(filling) {
+            self.queued.push((plan, waiting));
+            return;
+        }
         let context = self.build_context();
-        match Build::start(relation.clone(), stored.clone(), plan, context, Vec::new()) {
-            Ok(mut build) => {
-                build.replies = replies;
+        match Build::start(relation.clone(), stored.clone(), plan, context, waiting.clone()) {
+            Ok(build) => {
                 self.builds.insert(id, build);
             }
             Err(error) => {
                 self.take_back(id);
-                for reply in replies.drain(..) {
-                    let _ = reply.send(Err(error.clone()));
-                }
+                tell(waiting.as_ref(), Err(error));
             }
+        }
+    }
+
+    /// Starts the builds whose inputs have become live; the others go on waiting.
+    fn start_queued(&mut self) {
+        for (plan, waiting) in std::mem::take(&mut self.queued) {
+            self.start_build(plan, waiting);
         }
     }
 
@@ -201,16 +214,13 @@ impl Driver {
         match result.and_then(|flow| self.go_live(&build, flow)) {
             Ok(published) => {
                 tracing::debug!(view = build.relation.name, rows = build.rows(), "the view is live");
-                for reply in build.replies {
-                    let _ = reply.send(Ok(published.clone()));
-                }
+                tell(build.waiting.as_ref(), Ok(published));
+                self.start_queued();
             }
             Err(error) => {
                 tracing::debug!(view = build.relation.name, %error, "the view could not be filled");
                 self.take_back(id);
-                for reply in build.replies {
-                    let _ = reply.send(Err(error.clone()));
-                }
+                tell(build.waiting.as_ref(), Err(error));
             }
         }
     }
@@ -347,9 +357,54 @@ impl Driver {
         relations.insert(relation.id, Arc::new(Stored::open(relation, record)?));
         self.relations = Arc::new(relations);
         self.commit(self.next_time(), commit, true)?;
-        self.start_build(plan, Vec::new());
+        self.start_build(plan, None);
         Ok(())
     }
+}
+
+/// Who waits until all views of a definition are live.
+pub struct Waiting {
+    left: AtomicUsize,
+    reply: Mutex<Option<Reply<Arc<Published>>>>,
+}
+
+impl Waiting {
+    fn new(reply: Reply<Arc<Published>>, views: usize) -> Arc<Self> {
+        Arc::new(Self {
+            left: AtomicUsize::new(views),
+            reply: Mutex::new(Some(reply)),
+        })
+    }
+
+    /// One of the views is live, or cannot be filled: the first failure is the answer, or else the last one's success.
+    fn done(&self, result: Result<Arc<Published>>) {
+        let last = self.left.fetch_sub(1, Ordering::SeqCst) == 1;
+        if (last || result.is_err())
+            && let Some(reply) = self.reply.lock().take()
+        {
+            let _ = reply.send(result);
+        }
+    }
+}
+
+fn tell(waiting: Option<&Arc<Waiting>>, result: Result<Arc<Published>>) {
+    if let Some(waiting) = waiting {
+        waiting.done(result);
+    }
+}
+
+fn dropped() -> Error {
+    Error::semantic("42P01", "the view was dropped while it was being filled")
+}
+
+/// The relations that a plan reads.
+fn inputs_of(plan: &ViewPlan) -> Vec<RelationId> {
+    let nodes = plan.plan.ids().map(|id| plan.plan.node(id));
+    let inputs = nodes.filter_map(|node| match node {
+        Node::Input(input) => Some(input.relation),
+        _ => None,
+    });
+    inputs.collect()
 }
 
 fn delete_tables(tables: &[TableId], commit: &mut Commit) {

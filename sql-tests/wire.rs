@@ -109,7 +109,7 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("bytea", "00ff5c", "\\x00ff5c"),
     ("date", "00002279", "2024-02-29"),
     ("date", "7fffffff", "infinity"),
-    ("time", "0000000a8c0c1448", "12:34:56.789"),
+    ("time", "0000000a8be62908", "12:34:56.789"),
     ("timestamp", "0000000000000001", "2000-01-01 00:00:00.000001"),
     ("timestamp", "8000000000000000", "-infinity"),
     ("timestamptz", "ffffffffffffffff", "1999-12-31 23:59:59.999999+00"),
@@ -371,7 +371,7 @@ const ERRORS: &[(&str, &str, Option<u32>)] = &[
     ("DROP TABLE t", "2BP01", None),
     ("DROP TABLE nowhere", "42P01", None),
     ("SELECT 1 WHERE 1", "42804", Some(16)),
-    ("SELECT a.id FROM t a JOIN t b ON id = 1", "42702", Some(34)),
+    ("SELECT a.id FROM t a JOIN t b ON id = 1", "42702", Some(36)),
     ("SET no_such_setting = 1", "42704", None),
     ("ROLLBACK TO nowhere", "25P01", None),
 ];

@@ -264,8 +264,21 @@ fn known_text(text: &str) -> Option<Error> {
     if text.contains("subquery should only return one column") || text.contains("should only return one column") {
         return semantic("42601", "subquery must return only one column".to_owned());
     }
+    if text.contains("Unary operator 'NOT' requires a boolean") {
+        let kind = text.rsplit("got ").next().unwrap_or("").split_whitespace().next();
+        let kind = postgres_name(kind.unwrap_or(""));
+        return semantic(
+            "42804",
+            format!("argument of NOT must be type boolean, not type {kind}"),
+        );
+    }
     if text.contains("non-boolean predicate") {
-        return semantic("42804", "argument of WHERE must be type boolean".to_owned());
+        let kind = text.rsplit("returning ").next().unwrap_or("").split_whitespace().next();
+        let kind = postgres_name(kind.unwrap_or(""));
+        return semantic(
+            "42804",
+            format!("argument of WHERE must be type boolean, not type {kind}"),
+        );
     }
     if let Some(position) = between(text, "Cannot find column with position ", " ") {
         return semantic("42P10", format!("position {position} is not in select list"));

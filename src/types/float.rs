@@ -9,8 +9,14 @@ pub fn write_float8(value: f64, out: &mut BytesMut) {
     if !write_special(value, out) {
         let mut digits = Scratch::default();
         write!(digits, "{value:e}").expect("17 digits and an exponent fit the scratch buffer");
-        // One digit more than there are, until the decimal is nearer than half way to a neighbour.
         let mut decimals = digit_count(digits.text());
+        // Of two decimals equally near, the even one, which rounding to so many digits gives.
+        let mut even = Scratch::default();
+        write!(even, "{value:.*e}", decimals - 1).expect("so many digits fit the scratch buffer");
+        if even.str().parse::<f64>() == Ok(value) {
+            digits = even;
+        }
+        // One digit more than there are, until the decimal is nearer than half way to a neighbour.
         while is_boundary(digits.text(), 54) && decimals < 17 {
             digits = Scratch::default();
             write!(digits, "{value:.decimals$e}").expect("so many digits fit the scratch buffer");
@@ -25,8 +31,14 @@ pub fn write_float4(value: f32, out: &mut BytesMut) {
     if !write_special(f64::from(value), out) {
         let mut digits = Scratch::default();
         write!(digits, "{value:e}").expect("9 digits and an exponent fit the scratch buffer");
-        // One digit more than there are, until the decimal is nearer than half way to a neighbour.
         let mut decimals = digit_count(digits.text());
+        // Of two decimals equally near, the even one, which rounding to so many digits gives.
+        let mut even = Scratch::default();
+        write!(even, "{value:.*e}", decimals - 1).expect("so many digits fit the scratch buffer");
+        if even.str().parse::<f32>() == Ok(value) {
+            digits = even;
+        }
+        // One digit more than there are, until the decimal is nearer than half way to a neighbour.
         while is_boundary(digits.text(), 25) && decimals < 9 {
             digits = Scratch::default();
             write!(digits, "{value:.decimals$e}").expect("so many digits fit the scratch buffer");
@@ -62,6 +74,11 @@ struct Scratch {
 impl Scratch {
     fn text(&self) -> &[u8] {
         &self.bytes[..self.length]
+    }
+
+    /// The same as a string; empty if it is none, which digits always are.
+    fn str(&self) -> &str {
+        std::str::from_utf8(self.text()).unwrap_or("")
     }
 }
 

@@ -5,23 +5,25 @@
 //! otherwise, CASE, IN and UNION get their common types, and every cast becomes PostgreSQL's. DataFusion's own
 //! coercion then finds little to do but the arguments of its functions, and what it adds is replaced likewise.
 
-use super::expression::{Operators, common_type, type_of};
+use super::expression::{Operators, common_type, no_operator, type_of, value_type};
 use super::guard;
 use crate::error::{Error, Result};
 use crate::sql::error::{external, from_datafusion};
-use crate::sql::function::cast::{CastTo, Context, cast_expression, exists, is_plain, literal};
+use crate::sql::function::cast::{CastTo, Context, cast_expression, exists, is_plain, is_text, literal};
 use crate::sql::function::operator::Operator;
-use crate::sql::function::{is_now, special};
+use crate::sql::function::{chooses, is_now, special};
 use crate::types::{Nullability, Type};
 use arrow::datatypes::DataType;
 use datafusion::common::ExprSchema as _;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, DFSchemaRef, Result as DataFusionResult, ScalarValue};
-use datafusion::logical_expr::expr::{BinaryExpr, Case, Exists, InList, InSubquery, ScalarFunction, SetComparison};
+use datafusion::logical_expr::expr::{
+    BinaryExpr, Case, Exists, InList, InSubquery, Like, ScalarFunction, SetComparison,
+};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator as Native, Subquery, Union};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator as Native, ScalarUDF, Subquery, Union};
 use datafusion::optimizer::analyzer::Analyzer;
 use datafusion::optimizer::analyzer::resolve_grouping_function::ResolveGroupingFunction;
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
@@ -170,6 +172,8 @@ impl Settle {
             Expr::BinaryExpr(binary) => self.binary(binary, schema),
             Expr::InList(list) => self.in_list(list, schema),
             Expr::Case(case) => self.case(case, schema),
+            Expr::Not(inner) => Ok(Expr::Not(Box::new(self.condition(*inner, schema, "NOT")?))),
+            Expr::Like(like) => self.like(like, schema),
             Expr::OuterReferenceColumn(field, column) => {
                 // The column's type may have changed since the reference was planned.
                 let settled = outer
@@ -246,6 +250,21 @@ impl Settle {
         }))
     }
 
+    /// LIKE is for text.
+    fn like(&self, like: Like, schema: &DFSchema) -> DataFusionResult<Expr> {
+        let (value, pattern) = (type_of(&like.expr, schema)?, type_of(&like.pattern, schema)?);
+        if is_text(&value) && is_text(&pattern) {
+            return Ok(Expr::Like(like));
+        }
+        let symbol = match (like.negated, like.case_insensitive) {
+            (false, false) => "~~",
+            (false, true) => "~~*",
+            (true, false) => "!~~",
+            (true, true) => "!~~*",
+        };
+        Err(external(no_operator(symbol, &value, &pattern)))
+    }
+
     fn cast(&self, cast: datafusion::logical_expr::Cast, schema: &DFSchema) -> DataFusionResult<Expr> {
         let source = type_of(&cast.expr, schema)?;
         let target = Type::of_field(&cast.field);
@@ -296,7 +315,41 @@ impl Settle {
                     .map_err(external);
             }
         }
+        if let Some(word) = chooses(&func) {
+            return self.chosen(&word, func, args, schema);
+        }
         Ok(Expr::ScalarFunction(ScalarFunction { func, args }))
+    }
+
+    /// One of several values: all in a common type.
+    fn chosen(&self, word: &str, func: Arc<ScalarUDF>, args: Vec<Expr>, schema: &DFSchema) -> DataFusionResult<Expr> {
+        let types = args
+            .iter()
+            .map(|arg| type_of(arg, schema))
+            .collect::<DataFusionResult<Vec<_>>>()?;
+        let values: Vec<(&Expr, &Type)> = args.iter().zip(&types).collect();
+        let common = value_type(word, &values).map_err(external)?;
+        let args = args
+            .into_iter()
+            .zip(&types)
+            .map(|(arg, kind)| cast_expression(arg, kind, &common, Context::Implicit, &self.zone))
+            .collect::<Result<Vec<_>>>()
+            .map_err(external)?;
+        Ok(Expr::ScalarFunction(ScalarFunction { func, args }))
+    }
+
+    /// A condition: a boolean, or a literal that means one.
+    fn condition(&self, expr: Expr, schema: &DFSchema, clause: &str) -> DataFusionResult<Expr> {
+        match type_of(&expr, schema)? {
+            Type::Bool => Ok(expr),
+            kind @ Type::Unknown => {
+                cast_expression(expr, &kind, &Type::Bool, Context::Implicit, &self.zone).map_err(external)
+            }
+            kind => Err(external(Error::semantic(
+                "42804",
+                format!("argument of {clause} must be type boolean, not type {kind}"),
+            ))),
+        }
     }
 
     fn binary(&self, binary: BinaryExpr, schema: &DFSchema) -> DataFusionResult<Expr> {
@@ -307,7 +360,11 @@ impl Settle {
             return Ok(Expr::BinaryExpr(binary));
         }
         let (left, right) = (type_of(&binary.left, schema)?, type_of(&binary.right, schema)?);
-        let settled = left == right && !matches!(left, Type::Unknown | Type::Float4 | Type::Float8 | Type::Interval);
+        let settled = left == right
+            && !matches!(
+                left,
+                Type::Unknown | Type::Float4 | Type::Float8 | Type::Interval | Type::Jsonb
+            );
         if settled || (special::is_key(&binary.left) && special::is_key(&binary.right)) {
             return Ok(Expr::BinaryExpr(binary));
         }
@@ -342,6 +399,7 @@ impl Settle {
             Ok(match common {
                 Type::Float4 | Type::Float8 if !special::is_key(&expr) => special::float_key(expr),
                 Type::Interval if !special::is_key(&expr) => special::interval_key(expr),
+                Type::Jsonb if !special::is_key(&expr) => special::json_key(expr),
                 _ => expr,
             })
         };
@@ -361,23 +419,16 @@ impl Settle {
             when_then_expr,
             else_expr,
         } = case;
-        let mut common = Type::Unknown;
-        for result in when_then_expr
-            .iter()
-            .map(|(_, then)| then.as_ref())
-            .chain(else_expr.as_deref())
-        {
-            let kind = type_of(result, schema)?;
-            common = common_type(&common, &kind).ok_or_else(|| {
-                external(Error::semantic(
-                    "42804",
-                    format!("CASE types {common} and {kind} cannot be matched"),
-                ))
-            })?;
-        }
-        if common == Type::Unknown {
-            common = Type::Text;
-        }
+        // ELSE comes first, as in PostgreSQL.
+        let results = else_expr
+            .as_deref()
+            .into_iter()
+            .chain(when_then_expr.iter().map(|(_, then)| then.as_ref()));
+        let typed = results
+            .map(|result| Ok((result, type_of(result, schema)?)))
+            .collect::<DataFusionResult<Vec<_>>>()?;
+        let values: Vec<(&Expr, &Type)> = typed.iter().map(|(result, kind)| (*result, kind)).collect();
+        let common = value_type("CASE", &values).map_err(external)?;
         let settle = |expr: Expr| -> DataFusionResult<Box<Expr>> {
             let kind = type_of(&expr, schema)?;
             cast_expression(expr, &kind, &common, Context::Implicit, &self.zone)
@@ -405,11 +456,13 @@ impl Settle {
                         .compare(Native::Eq, (operand.clone(), left), (*when, right))
                         .map_err(external)?
                 }
-                None => {
-                    let kind = type_of(&when, schema)?;
-                    let wanted = kept.as_ref().map_or(&Type::Bool, |(_, kind)| kind);
-                    cast_expression(*when, &kind, wanted, Context::Implicit, &self.zone).map_err(external)?
-                }
+                None => match &kept {
+                    Some((_, wanted)) => {
+                        let kind = type_of(&when, schema)?;
+                        cast_expression(*when, &kind, wanted, Context::Implicit, &self.zone).map_err(external)?
+                    }
+                    None => self.condition(*when, schema, "CASE/WHEN")?,
+                },
             };
             branches.push((Box::new(when), settle(*then)?));
         }
@@ -439,7 +492,7 @@ impl Settle {
         }
         let plain = !matches!(
             common,
-            Type::Float4 | Type::Float8 | Type::Interval | Type::Json | Type::Array(_) | Type::Record(_)
+            Type::Float4 | Type::Float8 | Type::Interval | Type::Json | Type::Jsonb | Type::Array(_) | Type::Record(_)
         );
         Ok(plain.then_some(if common == Type::Unknown { Type::Text } else { common }))
     }

@@ -4,6 +4,7 @@
 //! query over the relation: whoever runs it gives the affected rows to its scan.
 
 use super::expression::type_of;
+use super::rows::rows_plan;
 use super::{Binder, Bound, ParameterTypes, analyse, desugar, schema_of};
 use crate::catalog::{Column, Relation, RelationKind};
 use crate::error::{Error, Result};
@@ -12,11 +13,11 @@ use crate::sql::function::cast::{Context, cast_expression, exists};
 use crate::sql::parser::{self, fold, name_of};
 use crate::types::{Nullability, Type};
 use datafusion::common::{DFSchema, DFSchemaRef, ScalarValue, TableReference};
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Values};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::planner::{PlannerContext, SqlToRel};
 use sqlparser::ast::{
     self, Assignment, AssignmentTarget, ConflictTarget, FromTable, Ident, ObjectName, OnConflictAction, OnInsert,
-    SelectItem, SetExpr, TableAlias, TableFactor, TableObject, TableWithJoins, UpdateTableFromKind,
+    SelectItem, SetExpr, Spanned, TableAlias, TableFactor, TableObject, TableWithJoins, UpdateTableFromKind,
 };
 use std::sync::Arc;
 
@@ -267,7 +268,11 @@ impl Binder<'_> {
         if rows.iter().any(|row| row.len() != width) {
             return Err(Error::syntax("VALUES lists must all be the same length"));
         }
-        check_width(width, targets.len(), explicit)?;
+        check_width(width, targets.len(), explicit).map_err(|error| {
+            // At the first expression too many, as PostgreSQL.
+            let place = rows.first().and_then(|row| row.get(targets.len()));
+            self.placed(error, place.map(|expr| expr.span().start))
+        })?;
         let targets = &targets[..width];
         let empty = DFSchema::empty();
         let mut context = PlannerContext::new().with_prepare_param_data_types(parameters.fields());
@@ -714,42 +719,6 @@ fn check_width(given: usize, wanted: usize, explicit: bool) -> Result<()> {
         return Err(Error::syntax("INSERT has more target columns than expressions"));
     }
     Ok(())
-}
-
-/// Rows of expressions as a plan.
-fn rows_plan(values: Vec<Vec<Expr>>, columns: &[(String, Type)]) -> Result<LogicalPlan> {
-    let has_subquery = values.iter().flatten().any(|expr| {
-        let mut found = false;
-        let _ = datafusion::common::tree_node::TreeNode::apply(expr, |expr| {
-            found |= matches!(expr, Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_));
-            Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
-        });
-        found
-    });
-    if columns.is_empty() || !has_subquery {
-        if columns.is_empty() {
-            return LogicalPlanBuilder::empty(true).build().map_err(from_datafusion);
-        }
-        let schema = Arc::new(schema_of(columns, None)?);
-        return Ok(LogicalPlan::Values(Values { schema, values }));
-    }
-    let mut rows = Vec::with_capacity(values.len());
-    for row in values {
-        let exprs = row.into_iter().zip(columns).map(|(expr, (name, _))| expr.alias(name));
-        let plan = LogicalPlanBuilder::empty(true)
-            .project(exprs)
-            .and_then(LogicalPlanBuilder::build)
-            .map_err(from_datafusion)?;
-        rows.push(plan);
-    }
-    let mut rows = rows.into_iter();
-    let first = rows.next().ok_or_else(|| Error::internal("VALUES without a row"))?;
-    rows.try_fold(first, |all, row| {
-        LogicalPlanBuilder::from(all)
-            .union(row)
-            .and_then(LogicalPlanBuilder::build)
-            .map_err(from_datafusion)
-    })
 }
 
 /// `a = 1, (b, c) = (2, 3)` one by one.

@@ -305,15 +305,19 @@ pub(super) fn literal<T: Visit>(error: &Error, tree: &T) -> Option<Location> {
     if !matches!(error.code(), "22P02" | "22007" | "22008" | "22003" | "22P03") {
         return None;
     }
-    let shown = error.message().rsplit_once(": \"")?.1.strip_suffix('"')?;
-    let shown = error
-        .message()
-        .split_once(": \"")
-        .map_or(shown, |(_, rest)| rest.trim_end_matches('"'));
+    let message = error.message();
+    let shown = match message.split_once(": \"") {
+        Some((_, rest)) => rest.strip_suffix('"')?,
+        None if message == "invalid input syntax for type json" => JSON,
+        None => message.split('"').nth(1)?,
+    };
     let mut search = Literal { shown, found: None };
     let _ = tree.visit(&mut search);
     search.found
 }
+
+/// Stands for any text that is no JSON.
+const JSON: &str = "\u{1}json";
 
 struct Literal<'a> {
     shown: &'a str,
@@ -325,7 +329,9 @@ impl Visitor for Literal<'_> {
 
     fn pre_visit_value(&mut self, value: &ValueWithSpan) -> ControlFlow<()> {
         let same = match &value.value {
-            Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) => text == self.shown,
+            Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) => {
+                text == self.shown || (self.shown == JSON && crate::types::json::normalize(text).is_err())
+            }
             Value::Number(text, _) => text == self.shown,
             _ => false,
         };

@@ -13,12 +13,14 @@ use super::frame;
 use super::label::label;
 use super::object_name::NAMED;
 use super::subquery::ARRAY_SUBQUERY;
+use super::{mark, rows};
 use crate::sql::parser::fold;
 use sqlparser::ast::{
     BinaryOperator, CastKind, CeilFloorKind, DataType, DateTimeField, ExactNumberInfo, Expr, Function, FunctionArg,
     FunctionArgExpr, FunctionArgumentList, FunctionArguments, GroupByExpr, Ident, Join, JoinConstraint, JoinOperator,
-    LimitClause, ObjectName, OrderByKind, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier, Spanned,
-    TableFactor, TableWithJoins, TrimWhereField, UnaryOperator, Value, ValueWithSpan, VisitMut, VisitorMut,
+    LimitClause, NamedWindowExpr, ObjectName, OrderByKind, Query, Select, SelectItem, SetExpr, SetOperator,
+    SetQuantifier, Spanned, TableFactor, TableWithJoins, TrimWhereField, UnaryOperator, Value, ValueWithSpan, VisitMut,
+    VisitorMut, WindowFrameBound, WindowSpec,
 };
 use sqlparser::tokenizer::Span;
 use std::ops::ControlFlow;
@@ -46,6 +48,7 @@ impl VisitorMut for Desugar {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         bag_operations(&mut query.body);
+        rows::calls_of_values(&mut query.body);
         ControlFlow::Continue(())
     }
 
@@ -90,6 +93,11 @@ impl VisitorMut for Desugar {
         if let GroupByExpr::Expressions(expressions, _) = &mut select.group_by {
             for expression in expressions {
                 plain_number(expression);
+            }
+        }
+        for window in &mut select.named_window {
+            if let NamedWindowExpr::WindowSpec(spec) = &mut window.1 {
+                plain_frame(spec);
             }
         }
         ControlFlow::Continue(())
@@ -192,6 +200,28 @@ fn plain_number(expr: &mut Expr) {
     }
 }
 
+/// A frame whose bounds are the plain numbers and texts that DataFusion reads.
+fn plain_frame(spec: &mut WindowSpec) {
+    let Some(frame) = &mut spec.window_frame else {
+        return;
+    };
+    for bound in std::iter::once(&mut frame.start_bound).chain(&mut frame.end_bound) {
+        let (WindowFrameBound::Preceding(Some(expr)) | WindowFrameBound::Following(Some(expr))) = bound else {
+            continue;
+        };
+        plain_number(expr);
+        if let Expr::Cast {
+            expr: inner,
+            data_type: DataType::Interval { .. },
+            ..
+        } = expr.as_ref()
+            && matches!(inner.as_ref(), Expr::Value(_))
+        {
+            *expr = inner.clone();
+        }
+    }
+}
+
 /// A chain of one operator as a tree of logarithmic depth.
 fn balance(expr: &mut Expr, op: &BinaryOperator) {
     let mut length = 1;
@@ -241,7 +271,7 @@ fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
     }
 }
 
-fn string(text: impl Into<String>) -> Expr {
+pub(super) fn string(text: impl Into<String>) -> Expr {
     Expr::Value(Value::SingleQuotedString(text.into()).with_empty_span())
 }
 
@@ -284,6 +314,12 @@ fn rewrite(expr: Expr, span: Span) -> Expr {
             value: Value::Number(text, long),
             span,
         }) => number(text, long, span),
+        Expr::Value(ValueWithSpan { value, span }) => Expr::Value(plain_string(value).with_span(span)),
+        Expr::Identifier(ident)
+            if ident.quote_style.is_none() && matches!(ident.value.as_str(), "current_schema" | "current_role") =>
+        {
+            call(&ident.value, Vec::new(), span)
+        }
         Expr::UnaryOp { op, expr } => unary(op, *expr, span),
         Expr::Interval(interval) => interval_literal(interval),
         Expr::AtTimeZone { timestamp, time_zone } => call("timezone", vec![*time_zone, *timestamp], span),
@@ -363,23 +399,25 @@ fn rewrite(expr: Expr, span: Span) -> Expr {
             pattern,
             escape_char,
         } => like("__similar", negated, *expr, *pattern, escape_char, span),
-        Expr::BinaryOp { left, op, right } => binary_rows(*left, op, *right),
+        Expr::BinaryOp { left, op, right } => {
+            let after = left.span().end;
+            match binary_rows(*left, op, *right) {
+                Expr::BinaryOp { left, op, right } => binary(*left, mark::at(op, after), *right),
+                other => other,
+            }
+        }
         Expr::InList { expr, list, negated } => in_list(*expr, list, negated),
         Expr::AnyOp {
             left,
             compare_op,
             right,
             ..
-        } if !matches!(*right, Expr::Subquery(_)) => {
-            call("__any", vec![*left, *right, string(compare_op.to_string())], span)
-        }
+        } if !matches!(*right, Expr::Subquery(_)) => binary(*left, mark::quantified("any", &compare_op), *right),
         Expr::AllOp {
             left,
             compare_op,
             right,
-        } if !matches!(*right, Expr::Subquery(_)) => {
-            call("__all", vec![*left, *right, string(compare_op.to_string())], span)
-        }
+        } if !matches!(*right, Expr::Subquery(_)) => binary(*left, mark::quantified("all", &compare_op), *right),
         Expr::Collate { expr, .. } => *expr,
         Expr::Cast {
             kind: CastKind::Cast | CastKind::DoubleColon,
@@ -395,6 +433,7 @@ fn rewrite(expr: Expr, span: Span) -> Expr {
             args: FunctionArguments::Subquery(query),
             ..
         }) if name.to_string().eq_ignore_ascii_case("array") => call(ARRAY_SUBQUERY, vec![Expr::Subquery(query)], span),
+        Expr::Function(function) if is_type_of_literal(&function) => string("unknown"),
         Expr::Function(function) => set_function(bare_function(function, span), span),
         other => other,
     }
@@ -435,6 +474,77 @@ fn named_object(data_type: &DataType) -> Option<&'static str> {
     NAMED.iter().find(|known| **known == name).copied()
 }
 
+/// The ways to write a text, in one.
+fn plain_string(value: Value) -> Value {
+    match value {
+        Value::EscapedStringLiteral(text)
+        | Value::UnicodeStringLiteral(text)
+        | Value::NationalStringLiteral(text)
+        | Value::DollarQuotedString(sqlparser::ast::DollarQuotedString { value: text, .. }) => {
+            Value::SingleQuotedString(text)
+        }
+        other => other,
+    }
+}
+
+/// `pg_typeof('a')`: what a literal is before anything has given it a type.
+fn is_type_of_literal(function: &Function) -> bool {
+    let FunctionArguments::List(list) = &function.args else {
+        return false;
+    };
+    function
+        .name
+        .0
+        .last()
+        .and_then(|part| part.as_ident())
+        .map(fold)
+        .as_deref()
+        == Some("pg_typeof")
+        && matches!(
+            list.args.as_slice(),
+            [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(
+                ValueWithSpan {
+                    value: Value::SingleQuotedString(_),
+                    ..
+                }
+            )))]
+        )
+}
+
+/// A number without its exponent, if it then has no more digits than a numeric.
+fn without_exponent(number: &str) -> Option<String> {
+    let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
+    let exponent: i32 = exponent.parse().ok()?;
+    let (sign, mantissa) = match mantissa.strip_prefix('-') {
+        Some(rest) => ("-", rest),
+        None => ("", mantissa),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let point = i32::try_from(whole.len()).ok()?.checked_add(exponent)?;
+    let mut digits = format!("{whole}{fraction}");
+    if point.unsigned_abs() as usize > digits.len() + 2 * NUMERIC_DIGITS_MAX {
+        return None;
+    }
+    if point <= 0 {
+        digits.insert_str(0, &"0".repeat(point.unsigned_abs() as usize + 1));
+    }
+    let point = point.max(1) as usize;
+    while digits.len() < point {
+        digits.push('0');
+    }
+    let (whole, fraction) = digits.split_at(point);
+    let whole = whole.trim_start_matches('0');
+    if whole.len() + fraction.len() > NUMERIC_DIGITS_MAX {
+        return None;
+    }
+    let whole = if whole.is_empty() { "0" } else { whole };
+    let dot = if fraction.is_empty() { "" } else { "." };
+    Some(format!("{sign}{whole}{dot}{fraction}"))
+}
+
+/// The digits that a numeric holds.
+const NUMERIC_DIGITS_MAX: usize = 76;
+
 /// The type of a number's literal: integer, bigint or numeric, whichever is the first to hold it.
 fn number(text: String, long: bool, span: Span) -> Expr {
     let value = |text: String| Expr::Value(Value::Number(text, long).with_span(span));
@@ -446,11 +556,24 @@ fn number(text: String, long: bool, span: Span) -> Expr {
         return value(digits);
     }
     let unsigned = digits.trim_start_matches('-').trim_start_matches('0');
-    if unsigned.bytes().all(|byte| byte.is_ascii_digit()) && unsigned.len() <= 76 {
+    let is_whole = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if is_whole(unsigned) && unsigned.len() <= NUMERIC_DIGITS_MAX {
         let info = ExactNumberInfo::PrecisionAndScale(unsigned.len() as u64, 0);
         return cast(string(digits), DataType::Numeric(info));
     }
-    value(digits)
+    match without_exponent(&digits) {
+        Some(plain) => {
+            let unsigned = plain.trim_start_matches('-');
+            if is_whole(unsigned) {
+                let info = ExactNumberInfo::PrecisionAndScale(unsigned.len() as u64, 0);
+                return cast(string(plain), DataType::Numeric(info));
+            }
+            value(plain)
+        }
+        // Beyond a numeric's digits, an exponent makes a float; plain digits are refused when they are read.
+        None if digits.contains(['e', 'E']) => cast(string(digits), DataType::DoublePrecision),
+        None => cast(string(digits), DataType::Numeric(ExactNumberInfo::None)),
+    }
 }
 
 fn unary(op: UnaryOperator, expr: Expr, span: Span) -> Expr {
@@ -603,7 +726,7 @@ fn like(name: &str, negated: bool, expr: Expr, pattern: Expr, escape: Option<Val
 }
 
 /// The parts of `(a, b)` or `ROW(a, b)`, which is a call of `row` by now.
-fn row_parts(expr: &Expr) -> Option<Vec<Expr>> {
+pub(super) fn row_parts(expr: &Expr) -> Option<Vec<Expr>> {
     match expr {
         Expr::Tuple(values) => Some(values.clone()),
         Expr::Function(function) if function.name.to_string() == "row" => match &function.args {
@@ -770,13 +893,8 @@ fn bag_operations(body: &mut Box<SetExpr>) {
         SetQuantifier::None | SetQuantifier::Distinct => "",
         _ => return,
     };
-    let argument = |body: &SetExpr| {
-        let query = match body {
-            SetExpr::Query(query) => (**query).clone(),
-            other => bare_query(other.clone()),
-        };
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Subquery(Box::new(query))))
-    };
+    let argument =
+        |body: &SetExpr| FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Subquery(Box::new(rows::query_of(body)))));
     let factor = TableFactor::Function {
         lateral: false,
         name: ObjectName::from(vec![Ident::new(SET_OPERATION)]),

@@ -4,19 +4,23 @@
 //! literal takes the type that its neighbour needs, a parameter gets its type, operands are cast, and the operator is
 //! chosen; or there is none, which is `42883`.
 
+use super::mark::{self, Over, Written};
 use crate::error::{Error, Result};
 use crate::sql::error::external;
 use crate::sql::function::cast::{Context, cast_expression, is_float, is_integer, is_numeric, is_text};
 use crate::sql::function::operator::{Operator, is_swappable, resolve};
 use crate::sql::function::special;
 use crate::types::Type;
-use datafusion::common::{DFSchema, Result as DataFusionResult, ScalarValue};
+use datafusion::common::{
+    DFSchema, DataFusionError, Diagnostic, Location as SpanLocation, Result as DataFusionResult, ScalarValue, Span,
+};
 use datafusion::logical_expr::expr::BinaryExpr;
 use datafusion::logical_expr::planner::{
     ExprPlanner, PlannerResult, RawAggregateExpr, RawBinaryExpr, RawFieldAccessExpr, RawWindowExpr,
 };
 use datafusion::logical_expr::{Expr, ExprSchemable, GetFieldAccess, Operator as Native};
 use sqlparser::ast::BinaryOperator;
+use sqlparser::tokenizer::Location;
 
 /// Plans operators.
 #[derive(Debug)]
@@ -38,29 +42,32 @@ pub(crate) fn type_of(expr: &Expr, schema: &DFSchema) -> DataFusionResult<Type> 
     }
 }
 
-/// How an operator is written.
-fn symbol(op: &BinaryOperator) -> String {
-    match op {
-        BinaryOperator::PGLikeMatch => "~~".to_owned(),
-        BinaryOperator::PGILikeMatch => "~~*".to_owned(),
-        BinaryOperator::PGNotLikeMatch => "!~~".to_owned(),
-        BinaryOperator::PGNotILikeMatch => "!~~*".to_owned(),
-        BinaryOperator::PGCustomBinaryOperator(parts) => parts.last().cloned().unwrap_or_default(),
-        BinaryOperator::NotEq => "<>".to_owned(),
-        other => other.to_string(),
-    }
-}
-
-fn comparison(op: &BinaryOperator) -> Option<Native> {
-    Some(match op {
-        BinaryOperator::Eq => Native::Eq,
-        BinaryOperator::NotEq => Native::NotEq,
-        BinaryOperator::Lt => Native::Lt,
-        BinaryOperator::LtEq => Native::LtEq,
-        BinaryOperator::Gt => Native::Gt,
-        BinaryOperator::GtEq => Native::GtEq,
+fn comparison(symbol: &str) -> Option<Native> {
+    Some(match symbol {
+        "=" => Native::Eq,
+        "<>" => Native::NotEq,
+        "<" => Native::Lt,
+        "<=" => Native::LtEq,
+        ">" => Native::Gt,
+        ">=" => Native::GtEq,
         _ => return None,
     })
+}
+
+/// An error about an operator, with the place behind which the operator stands.
+fn about_operator(error: Error, after: Option<Location>) -> DataFusionError {
+    let is_missing = error.code() == "42883";
+    let error = external(error);
+    match after {
+        Some(after) if is_missing => {
+            let place = SpanLocation {
+                line: after.line,
+                column: after.column,
+            };
+            error.with_diagnostic(Diagnostic::new_error("operator", Some(Span::new(place, place))))
+        }
+        _ => error,
+    }
 }
 
 impl ExprPlanner for Operators {
@@ -78,16 +85,16 @@ impl ExprPlanner for Operators {
         }
         let left_type = type_of(&expr.left, schema)?;
         let right_type = type_of(&expr.right, schema)?;
-        if let Some(op) = comparison(&expr.op) {
-            let compared = self
-                .compare(op, (expr.left, left_type), (expr.right, right_type))
-                .map_err(external)?;
-            return Ok(PlannerResult::Planned(compared));
-        }
-        let operated = self
-            .operate(&symbol(&expr.op), (expr.left, left_type), (expr.right, right_type))
-            .map_err(external)?;
-        Ok(PlannerResult::Planned(operated))
+        let (left, right) = ((expr.left, left_type), (expr.right, right_type));
+        let Written { symbol, over, after } = mark::read(&expr.op);
+        let planned = match (over, comparison(&symbol)) {
+            (Over::One, Some(op)) => self.compare(op, left, right),
+            (Over::One, None) => self.operate(&symbol, left, right),
+            (over, _) => self.quantify(&symbol, over, left, right),
+        };
+        planned
+            .map(PlannerResult::Planned)
+            .map_err(|error| about_operator(error, after))
     }
 
     fn plan_field_access(
@@ -126,18 +133,8 @@ impl ExprPlanner for Operators {
             .iter()
             .map(|expr| type_of(expr, schema))
             .collect::<DataFusionResult<Vec<_>>>()?;
-        let mut element = Type::Unknown;
-        for kind in &types {
-            element = common_type(&element, kind).ok_or_else(|| {
-                external(Error::semantic(
-                    "42804",
-                    format!("ARRAY types {element} and {kind} cannot be matched"),
-                ))
-            })?;
-        }
-        if element == Type::Unknown {
-            element = Type::Text;
-        }
+        let values: Vec<(&Expr, &Type)> = exprs.iter().zip(&types).collect();
+        let element = value_type("ARRAY", &values).map_err(external)?;
         let elements = exprs
             .into_iter()
             .zip(&types)
@@ -189,6 +186,7 @@ impl Operators {
             Ok(match &common {
                 Type::Float4 | Type::Float8 => special::float_key(expr),
                 Type::Interval => special::interval_key(expr),
+                Type::Jsonb => special::json_key(expr),
                 Type::Numeric(None) | Type::Quotient => expr,
                 _ => expr,
             })
@@ -198,6 +196,44 @@ impl Operators {
             op,
             Box::new(side(right)?),
         )))
+    }
+
+    /// `x = ANY (array)`: the elements and what they are compared with in a common type.
+    fn quantify(&self, symbol: &str, over: Over, left: (Expr, Type), right: (Expr, Type)) -> Result<Expr> {
+        let element = match &right.1 {
+            Type::Array(element) => element.as_ref().clone(),
+            Type::Unknown => left.1.clone(),
+            _ => {
+                return Err(Error::semantic(
+                    "42809",
+                    "op ANY/ALL (array) requires array on right side",
+                ));
+            }
+        };
+        let missing = || no_operator(symbol, &left.1, &element);
+        let (from, to) = match comparison(symbol) {
+            Some(_) => {
+                let common = common_type(&left.1, &element).ok_or_else(missing)?;
+                (common.clone(), common)
+            }
+            None => {
+                let resolved = resolve(symbol, &left.1, &element)
+                    .filter(|resolved| resolved.result == Type::Bool)
+                    .ok_or_else(missing)?;
+                (resolved.left, resolved.right)
+            }
+        };
+        let known = |kind: Type| if kind == Type::Unknown { Type::Text } else { kind };
+        let (from, to) = (known(from), Type::Array(Box::new(known(to))));
+        let value = cast_expression(left.0, &left.1, &from, Context::Implicit, &self.zone)?;
+        let array = cast_expression(right.0, &right.1, &to, Context::Implicit, &self.zone)?;
+        let name = if over == Over::Any { "__any" } else { "__all" };
+        let symbol = Expr::Literal(ScalarValue::Utf8(Some(symbol.to_owned())), None);
+        Ok(crate::sql::function::call_in_zone(
+            name,
+            vec![value, array, symbol],
+            &self.zone,
+        ))
     }
 
     /// An operator that is no comparison.
@@ -220,7 +256,7 @@ impl Operators {
 }
 
 /// `operator does not exist: integer = text`.
-fn no_operator(symbol: &str, left: &Type, right: &Type) -> Error {
+pub(crate) fn no_operator(symbol: &str, left: &Type, right: &Type) -> Error {
     Error::semantic("42883", format!("operator does not exist: {left} {symbol} {right}"))
         .with_hint("No operator matches the given name and argument types. You might need to add explicit type casts.")
 }
@@ -231,6 +267,35 @@ fn is_comparable(kind: &Type, op: Native) -> bool {
         Type::Json => false,
         Type::Jsonb => matches!(op, Native::Eq | Native::NotEq),
         _ => true,
+    }
+}
+
+/// The type of one of several values, as COALESCE, ARRAY and VALUES see it; text if none says more.
+///
+/// Literals keep their own digits where they differ: `ARRAY[1, 2.5]` is `{1,2.5}`.
+pub(crate) fn value_type(word: &str, values: &[(&Expr, &Type)]) -> Result<Type> {
+    let mut common = Type::Unknown;
+    for (_, kind) in values {
+        common = common_type(&common, kind)
+            .ok_or_else(|| Error::semantic("42804", format!("{word} types {common} and {kind} cannot be matched")))?;
+    }
+    if common == Type::Unknown {
+        return Ok(Type::Text);
+    }
+    let is_mixed = matches!(common, Type::Numeric(Some(_))) && values.iter().any(|(_, kind)| **kind != common);
+    if is_mixed && values.iter().all(|(expr, _)| is_trimmed_number(expr)) {
+        return Ok(Type::Numeric(None));
+    }
+    Ok(common)
+}
+
+/// Whether an expression is a number's literal without zeros at the end of its fraction, or NULL.
+fn is_trimmed_number(expr: &Expr) -> bool {
+    match expr {
+        Expr::Cast(cast) => is_trimmed_number(&cast.expr),
+        Expr::Literal(ScalarValue::Decimal128(Some(value), _, scale), _) => *scale <= 0 || value % 10 != 0,
+        Expr::Literal(value, _) => value.is_null() || value.data_type().is_integer(),
+        _ => false,
     }
 }
 

@@ -3,6 +3,7 @@
 //! DataFusion knows the places of some names and loses those of others. Errors about names carry the name in their
 //! message, so the tree is searched for it; of several places the first is taken, as PostgreSQL meets it first too.
 
+use super::part;
 use crate::error::Error;
 use crate::sql::parser::fold;
 use sqlparser::ast::{Expr, Ident, ObjectName, TableFactor, Visit, Visitor};
@@ -12,22 +13,28 @@ use std::ops::ControlFlow;
 /// What is looked for.
 enum Wanted<'a> {
     Relation(&'a str),
-    Column { table: Option<&'a str>, name: &'a str },
+    Column {
+        table: Option<&'a str>,
+        name: &'a str,
+    },
+    /// A column that goes by its name alone.
+    Bare(&'a str),
     Table(&'a str),
     Function(&'a str),
 }
 
-/// The place of the name that an error is about.
+/// The place of what an error is about.
 pub(super) fn place<T: Visit>(error: &Error, tree: &T) -> Option<Location> {
     let message = error.message();
     let wanted = match error.code() {
         "42P01" if message.starts_with("relation ") => Wanted::Relation(quoted(message)?),
         "42P01" => Wanted::Table(quoted(message)?),
-        "42703" | "42702" | "42803" => column(message)?,
+        "42702" => Wanted::Bare(quoted(message)?),
+        "42703" | "42803" => column(message)?,
         "42883" if message.starts_with("function ") => {
             Wanted::Function(message.strip_prefix("function ")?.split(['(', ' ']).next()?)
         }
-        _ => return None,
+        _ => return part::place(error, tree),
     };
     let mut search = Search { wanted, found: None };
     let _ = tree.visit(&mut search);
@@ -107,7 +114,9 @@ impl Visitor for Search<'_> {
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
         let span = match (&self.wanted, expr) {
-            (Wanted::Column { name, .. }, Expr::Identifier(ident)) if fold(ident) == *name => Some(ident.span),
+            (Wanted::Column { name, .. } | Wanted::Bare(name), Expr::Identifier(ident)) if fold(ident) == *name => {
+                Some(ident.span)
+            }
             (Wanted::Column { table, name }, Expr::CompoundIdentifier(parts)) => match parts.as_slice() {
                 [.., before, last] if fold(last) == *name && table.is_none_or(|table| fold(before) == table) => {
                     parts.first().map(|part| part.span)
@@ -141,4 +150,60 @@ impl Visitor for Search<'_> {
             None => ControlFlow::Continue(()),
         }
     }
+}
+
+/// The error with `unknown` for the types of literals: `function f(integer, unknown) does not exist`.
+pub(super) fn with_unknown_types<T: Visit>(error: Error, tree: &T) -> Error {
+    let message = error.message();
+    let Some((name, types)) = message
+        .strip_prefix("function ")
+        .and_then(|rest| rest.strip_suffix(") does not exist"))
+        .and_then(|rest| rest.split_once('('))
+    else {
+        return error;
+    };
+    let types: Vec<&str> = types.split(", ").collect();
+    let found = sqlparser::ast::visit_expressions(tree, |expr: &Expr| match expr {
+        Expr::Function(function) => match literals_among(function, name) {
+            Some(literals) if literals.len() == types.len() => ControlFlow::Break(literals),
+            _ => ControlFlow::Continue(()),
+        },
+        _ => ControlFlow::Continue(()),
+    });
+    let ControlFlow::Break(literals) = found else {
+        return error;
+    };
+    let types: Vec<&str> = types
+        .into_iter()
+        .zip(literals)
+        .map(|(kind, is_literal)| if is_literal { "unknown" } else { kind })
+        .collect();
+    let changed = Error::semantic("42883", format!("function {name}({}) does not exist", types.join(", ")));
+    let changed = match error.hint() {
+        Some(hint) => changed.with_hint(hint),
+        None => changed,
+    };
+    match error.position() {
+        Some(position) => changed.with_position(position),
+        None => changed,
+    }
+}
+
+/// Which arguments of a function of that name are literals without a type.
+fn literals_among(function: &sqlparser::ast::Function, name: &str) -> Option<Vec<bool>> {
+    use sqlparser::ast::{FunctionArg, FunctionArgExpr, FunctionArguments, Value};
+    let last = function.name.0.last().and_then(|part| part.as_ident())?;
+    let FunctionArguments::List(list) = &function.args else {
+        return None;
+    };
+    (fold(last) == name).then(|| {
+        let is_literal = |arg: &FunctionArg| match arg {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value))) => matches!(
+                value.value,
+                Value::SingleQuotedString(_) | Value::EscapedStringLiteral(_) | Value::Null
+            ),
+            _ => false,
+        };
+        list.args.iter().map(is_literal).collect()
+    })
 }

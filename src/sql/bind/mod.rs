@@ -18,12 +18,16 @@ mod frame;
 mod guard;
 mod label;
 mod locate;
+mod mark;
 pub mod node;
 mod object_name;
+mod part;
 pub mod relation;
+mod rows;
 mod set_function;
 mod subquery;
 mod table;
+mod whole_row;
 
 pub use crate::sql::function::is_now;
 pub use analyse::{fix_now, fix_now_in, optimise};
@@ -50,12 +54,16 @@ use datafusion::logical_expr::{
 use datafusion::sql::planner::{ContextProvider, PlannerContext, SqlToRel};
 use relation::{ViewSource, columns_of};
 use sqlparser::ast;
+use sqlparser::tokenizer::Location;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// How deep views may stand on views.
 const VIEW_DEPTH_MAX: usize = 100;
+
+/// How many tables of one query may be read as whole rows.
+const WHOLE_ROWS_MAX: usize = 16;
 
 /// What of a session decides what a statement means.
 #[derive(Debug, Clone)]
@@ -258,6 +266,28 @@ impl<'a> Binder<'a> {
     /// Plans a query, names resolved but types not coerced yet.
     fn plan_query(&self, query: &ast::Query, parameters: &ParameterTypes) -> Result<LogicalPlan> {
         check::query(query).map_err(|fault| self.placed(fault.0, fault.1))?;
+        let mut planned = self.plan_checked(query, parameters);
+        let mut changed = query.clone();
+        // Each name is that of a table at most once.
+        for _ in 0..WHOLE_ROWS_MAX {
+            let Err(error) = &planned else { break };
+            let Some(name) = whole_row::missing_column(error) else {
+                break;
+            };
+            let columns = |probe: &ast::Query| {
+                let plan = self.plan_checked(probe, parameters)?;
+                Ok(columns_of(&plan).into_iter().map(|(name, _)| name).collect())
+            };
+            match whole_row::with_rows(&changed, name, &columns) {
+                Ok(Some(query)) => changed = query,
+                _ => break,
+            }
+            planned = self.plan_checked(&changed, parameters);
+        }
+        planned
+    }
+
+    fn plan_checked(&self, query: &ast::Query, parameters: &ParameterTypes) -> Result<LogicalPlan> {
         let mut rewritten = query.clone();
         label::label_beside_wildcard(&mut rewritten.body);
         desugar::query(&mut rewritten);
@@ -288,10 +318,32 @@ impl<'a> Binder<'a> {
     /// A DataFusion error in PostgreSQL's words, at the name that it is about.
     fn located<T: ast::Visit>(&self, error: DataFusionError, tree: &T) -> Error {
         let (error, location) = with_location(error);
+        let error = locate::with_unknown_types(error, tree);
+        if let Some(symbol) = part::operator(&error) {
+            let after = location.or_else(|| locate::place(&error, tree));
+            let place = after.and_then(|after| self.place_of_operator(symbol, after));
+            return self.placed(error, place);
+        }
         let location = locate::place(&error, tree)
             .or_else(|| check::literal(&error, tree))
             .or(location);
         self.placed(error, location)
+    }
+
+    /// Where an operator stands that comes after a place.
+    fn place_of_operator(&self, symbol: &str, after: Location) -> Option<Location> {
+        let text = self.source?.whole();
+        let words: &[&str] = match symbol {
+            "<>" => &["<>", "!="],
+            "=" => &["=", "in"],
+            ">=" => &[">=", "between"],
+            "~~" => &["~~", "like"],
+            "~~*" => &["~~*", "ilike"],
+            "!~~" | "!~~*" => &[symbol, "not"],
+            _ => std::slice::from_ref(&symbol),
+        };
+        let places = words.iter().filter_map(|word| parser::place_of(text, word, after));
+        places.min_by_key(|place| (place.line, place.column))
     }
 
     /// The error with the position of a place in the statement.

@@ -12,6 +12,7 @@ use super::node::{
     WindowClause,
 };
 use super::relation::RelationSource;
+use super::rows::{self, ROWS};
 use crate::catalog::RelationKind;
 use crate::error::Error;
 use crate::sql::error::external;
@@ -198,6 +199,10 @@ impl Relations {
         let name = fold(ident);
         if name == SET_OPERATION {
             let plan = self.set_operation(args, context)?;
+            return Ok(Some(PlannedRelation::new(plan, alias.clone())));
+        }
+        if name == ROWS {
+            let plan = rows::plan(args, &self.zone, context)?;
             return Ok(Some(PlannedRelation::new(plan, alias.clone())));
         }
         let arguments = Arguments::of(args);

@@ -27,6 +27,7 @@ const fn takes(
         rest: None,
         result,
         kernel,
+        of_constants: None,
     }
 }
 
@@ -81,6 +82,7 @@ pub(super) const FUNCTIONS: &[Definition] = &[
             rest: Some(Any),
             result: list_of_first,
             kernel: make,
+            of_constants: None,
         }],
     ),
     named(
@@ -436,6 +438,31 @@ enum Quantity {
     All,
 }
 
+/// For `~~` and its like, whether each element matches the value beside its list; `None` for comparisons.
+fn pattern_matches(
+    symbol: &str,
+    needles: &ArrayRef,
+    values: &ArrayRef,
+    starts: &[i32],
+) -> Result<Option<BooleanArray>> {
+    let Some(kind) = super::pattern::Match::of(symbol) else {
+        return Ok(None);
+    };
+    let mut rows = Vec::with_capacity(values.len());
+    rows.resize(starts.first().map_or(0, |start| *start as usize), 0_u32);
+    for (row, bounds) in starts.windows(2).enumerate() {
+        rows.resize(bounds[1] as usize, row as u32);
+    }
+    rows.resize(values.len(), 0);
+    let beside = arrow::compute::take(needles, &arrow::array::UInt32Array::from(rows), None)?;
+    let found = if symbol.contains("~~") {
+        super::pattern::like(&beside, values, kind)?
+    } else {
+        super::pattern::regex(&beside, values, kind)?
+    };
+    Ok(Some(found.as_boolean().clone()))
+}
+
 fn quantified(call: &Call<'_>, quantity: Quantity) -> Result<ArrayRef> {
     let lists = call.arguments[1].as_list::<i32>();
     let symbols = call.arguments[2].as_string::<i32>();
@@ -454,8 +481,10 @@ fn quantified(call: &Call<'_>, quantity: Quantity) -> Result<ArrayRef> {
     let context = super::cast::Context::Implicit;
     let needles = super::cast::convert(&call.arguments[0], needle_type, &common, context, &settings)?;
     let values = super::cast::convert(lists.values(), &element_type, &common, context, &settings)?;
-    let compare = make_comparator(&needles, &values, SortOptions::default())?;
     let starts = lists.value_offsets();
+    let symbol = symbols.iter().flatten().next().unwrap_or("=");
+    let matches = pattern_matches(symbol, &needles, &values, starts)?;
+    let compare = make_comparator(&needles, &values, SortOptions::default())?;
     let mut results = Vec::with_capacity(call.rows);
     for row in 0..call.rows {
         if lists.is_null(row) {
@@ -481,7 +510,11 @@ fn quantified(call: &Call<'_>, quantity: Quantity) -> Result<ArrayRef> {
         for at in range {
             if needles.is_null(row) || values.is_null(at) {
                 unknown = true;
-            } else if passes(compare(row, at)) == (quantity == Quantity::Any) {
+            } else if matches
+                .as_ref()
+                .map_or_else(|| passes(compare(row, at)), |matches| matches.value(at))
+                == (quantity == Quantity::Any)
+            {
                 decided = true;
                 break;
             }

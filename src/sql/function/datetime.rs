@@ -34,6 +34,7 @@ const fn takes(
         rest: None,
         result,
         kernel,
+        of_constants: None,
     }
 }
 
@@ -211,6 +212,7 @@ pub(super) const FUNCTIONS: &[Definition] = &[
             rest: Some(Float8),
             result: interval,
             kernel: make_interval,
+            of_constants: None,
         }],
     ),
     named(
@@ -226,9 +228,7 @@ pub(super) const FUNCTIONS: &[Definition] = &[
     named(
         "justify_interval",
         "An interval with 24 hours made a day and 30 days a month.",
-        &[takes(&[Interval], interval, |call| {
-            intervals(call, |value| justify_days(justify_hours(value)))
-        })],
+        &[takes(&[Interval], interval, |call| intervals(call, justify))],
     ),
     named(
         "to_timestamp",
@@ -385,6 +385,13 @@ fn interval_part_micros(field: &str, interval: IntervalMonthDayNano) -> Option<i
 }
 
 fn unknown_unit(field: &str, kind: &Type) -> Error {
+    let somewhere = Moment {
+        local: 0,
+        offset: Some(0),
+    };
+    if part_micros(field, somewhere).is_some() {
+        return Error::unsupported(format!("unit \"{field}\" not supported for type {kind}"));
+    }
     Error::semantic("22023", format!("unit \"{field}\" not recognized for type {kind}"))
 }
 
@@ -937,6 +944,30 @@ fn justify_hours(value: IntervalMonthDayNano) -> IntervalMonthDayNano {
 fn justify_days(value: IntervalMonthDayNano) -> IntervalMonthDayNano {
     let (months, days) = carry(i64::from(value.months), i64::from(value.days), 30);
     IntervalMonthDayNano::new(months as i32, days as i32, value.nanoseconds)
+}
+
+/// Hours to days and days to months, all of one sign.
+fn justify(value: IntervalMonthDayNano) -> IntervalMonthDayNano {
+    const DAY_NANOS: i64 = DAY_MICROS * 1000;
+    let (extra, mut nanos) = (value.nanoseconds / DAY_NANOS, value.nanoseconds % DAY_NANOS);
+    let mut days = i64::from(value.days) + extra;
+    let mut months = i64::from(value.months) + days / 30;
+    days %= 30;
+    if months > 0 && (days < 0 || (days == 0 && nanos < 0)) {
+        days += 30;
+        months -= 1;
+    } else if months < 0 && (days > 0 || (days == 0 && nanos > 0)) {
+        days -= 30;
+        months += 1;
+    }
+    if days > 0 && nanos < 0 {
+        nanos += DAY_NANOS;
+        days -= 1;
+    } else if days < 0 && nanos > 0 {
+        nanos -= DAY_NANOS;
+        days += 1;
+    }
+    IntervalMonthDayNano::new(months as i32, days as i32, nanos)
 }
 
 fn to_timestamp(call: &Call<'_>) -> Result<ArrayRef> {

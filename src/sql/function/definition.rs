@@ -11,7 +11,7 @@ use crate::types::calendar::Zone;
 use crate::types::{Nullability, Type};
 use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, FieldRef};
-use datafusion::common::Result as DataFusionResult;
+use datafusion::common::{Result as DataFusionResult, ScalarValue};
 use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
 };
@@ -72,6 +72,8 @@ impl Kind {
             // Floats are preferred among numbers, timestamptz among times.
             Self::Float8 if is_float(given) => 1,
             Self::Int4 | Self::Int8 => 2,
+            // An integer is a float rather than a numeric.
+            Self::Float8 if is_integer(given) => 2,
             Self::Numeric => 3,
             Self::Timestamptz => 3,
             Self::Float8 => 4,
@@ -143,6 +145,8 @@ pub(crate) struct Overload {
     pub(crate) result: fn(&[Type]) -> Type,
     /// What computes it.
     pub(crate) kernel: Kernel,
+    /// What it gives where constants among the arguments say more: the digits of `round(x, 2)`.
+    pub(crate) of_constants: Option<fn(Type, &[Option<&ScalarValue>]) -> Type>,
 }
 
 /// A function.
@@ -269,7 +273,10 @@ impl ScalarUDFImpl for Defined {
             .definition
             .resolve(&given)
             .ok_or_else(|| external(self.definition.missing(&given)))?;
-        let result = (overload.result)(&targets(overload, &given));
+        let mut result = (overload.result)(&targets(overload, &given));
+        if let Some(narrow) = overload.of_constants {
+            result = narrow(result, args.scalar_arguments);
+        }
         Ok(Arc::new(result.field(self.definition.name, Nullability::Nullable)))
     }
 
@@ -280,7 +287,10 @@ impl ScalarUDFImpl for Defined {
             .resolve(&given)
             .ok_or_else(|| external(self.definition.missing(&given)))?;
         let types = targets(overload, &given);
-        let result = (overload.result)(&types);
+        let result = match overload.of_constants {
+            Some(_) => Type::of_field(&args.return_field),
+            None => (overload.result)(&types),
+        };
         let (arrays, shape) = expand(&args)?;
         // A bare NULL has no type of its own.
         let arrays: Vec<ArrayRef> = arrays

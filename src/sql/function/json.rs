@@ -213,7 +213,7 @@ fn path_of(list: &arrow::array::ListArray, row: usize) -> Vec<Option<String>> {
 }
 
 /// `-> ->> #> #>>`.
-pub(crate) fn get(left: &ArrayRef, right: &ArrayRef, get: Get, _: &Type, result: &Type) -> Result<ArrayRef> {
+pub(crate) fn get(left: &ArrayRef, right: &ArrayRef, get: Get, kind: &Type, result: &Type) -> Result<ArrayRef> {
     let documents = left.as_string::<i32>();
     let text = *result == Type::Text;
     let mut builder = StringBuilder::new();
@@ -225,7 +225,15 @@ pub(crate) fn get(left: &ArrayRef, right: &ArrayRef, get: Get, _: &Type, result:
         let document = documents.value(row);
         let found = match get {
             Get::Field => field(document, right.as_string::<i32>().value(row)),
-            Get::Element => element(document, i64::from(right.as_primitive::<Int32Type>().value(row))),
+            Get::Element => {
+                let position = right.as_primitive::<Int32Type>().value(row);
+                // A bare scalar of jsonb is kept as an array of one.
+                if *kind == Type::Jsonb && matches!(position, 0 | -1) && !document.starts_with(['{', '[']) {
+                    Some(document)
+                } else {
+                    element(document, i64::from(position))
+                }
+            }
             Get::Path => {
                 let path = path_of(right.as_list::<i32>(), row);
                 let path: Vec<Option<&str>> = path.iter().map(Option::as_deref).collect();
@@ -257,6 +265,28 @@ pub(crate) fn contains(outer: &str, inner: &str) -> bool {
         (None, None, None, None) => same_scalar(outer, inner),
         _ => false,
     }
+}
+
+/// A jsonb value in which equal numbers are written alike: 1.0 and 1 are one number.
+pub(crate) fn comparable(value: &str) -> String {
+    let mut output = String::with_capacity(value.len());
+    let bytes = value.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        let end = match bytes[at] {
+            b'"' => skip_value(value, at),
+            b'-' | b'0'..=b'9' => skip_value(value, at).max(at + 1),
+            _ => at + 1,
+        };
+        let part = &value[at..end];
+        if bytes[at] != b'"' && part.contains('.') && !part.contains(['e', 'E']) {
+            output.push_str(part.trim_end_matches('0').trim_end_matches('.'));
+        } else {
+            output.push_str(part);
+        }
+        at = end;
+    }
+    output
 }
 
 fn same_scalar(a: &str, b: &str) -> bool {

@@ -20,6 +20,7 @@ const fn takes(
         rest: None,
         result,
         kernel,
+        of_constants: None,
     }
 }
 
@@ -34,6 +35,7 @@ const fn variadic(
         rest: Some(rest),
         result,
         kernel,
+        of_constants: None,
     }
 }
 

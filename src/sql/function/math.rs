@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::types::{QUOTIENT_SCALE, Type};
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int32Array, Int64Array};
 use arrow::datatypes::{ArrowPrimitiveType, DataType, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, i256};
+use datafusion::common::ScalarValue;
 use std::sync::Arc;
 
 fn float8(_: &[Type]) -> Type {
@@ -50,11 +51,33 @@ const fn takes(
         rest: None,
         result,
         kernel,
+        of_constants: None,
     }
 }
 
 const fn named(name: &'static str, doc: &'static str, overloads: &'static [Overload]) -> Definition {
     Definition { name, doc, overloads }
+}
+
+/// `round(x, n)`, of n digits where n is a constant.
+const fn to_constant_digits(kernel: fn(&Call<'_>) -> Result<ArrayRef>) -> Overload {
+    Overload {
+        arguments: &[Kind::Numeric, Kind::Int4],
+        rest: None,
+        result: rounded,
+        kernel,
+        of_constants: Some(|result, constants| {
+            let Some(Some(ScalarValue::Int32(Some(digits)))) = constants.get(1) else {
+                return result;
+            };
+            let digits = (*digits).clamp(0, 38) as i8;
+            let whole = match result {
+                Type::Numeric(Some((precision, scale))) => i32::from(precision) - i32::from(scale),
+                _ => 39,
+            };
+            Type::Numeric(Some(((whole + i32::from(digits)).clamp(1, 76) as u8, digits)))
+        }),
+    }
 }
 
 use Kind::{Any, Float8, Int4, Int8, Numeric};
@@ -105,7 +128,7 @@ pub(super) const FUNCTIONS: &[Definition] = &[
         &[
             takes(&[Numeric], whole, |call| to_whole(call, Direction::Nearest)),
             takes(&[Float8], float8, |call| floats(call, |x| Ok(x.round_ties_even()))),
-            takes(&[Numeric, Int4], rounded, |call| to_digits(call, Direction::Nearest)),
+            to_constant_digits(|call| to_digits(call, Direction::Nearest)),
         ],
     ),
     named(
@@ -114,7 +137,7 @@ pub(super) const FUNCTIONS: &[Definition] = &[
         &[
             takes(&[Numeric], whole, |call| to_whole(call, Direction::Zero)),
             takes(&[Float8], float8, |call| floats(call, |x| Ok(x.trunc()))),
-            takes(&[Numeric, Int4], rounded, |call| to_digits(call, Direction::Zero)),
+            to_constant_digits(|call| to_digits(call, Direction::Zero)),
         ],
     ),
     named(

@@ -8,6 +8,8 @@ pub mod aggregate;
 mod array;
 mod array_function;
 pub mod cast;
+mod chosen;
+mod concatenation;
 mod datetime;
 pub mod decimal;
 mod definition;
@@ -21,6 +23,7 @@ mod neighbour;
 pub mod operator;
 mod pattern;
 mod ranking;
+mod record;
 mod session;
 pub(crate) mod set_function;
 pub(crate) mod special;
@@ -28,7 +31,9 @@ mod text;
 mod to_char;
 pub mod window;
 
+pub(crate) use chosen::chooses;
 pub use failure::can_fail;
+pub(crate) use record::RECORD;
 
 use crate::error::Error;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -55,14 +60,7 @@ pub struct Session {
 
 /// Functions of DataFusion's that do what PostgreSQL's do, by PostgreSQL's name and DataFusion's.
 const BORROWED: &[(&str, &str)] = &[
-    ("coalesce", "coalesce"),
     ("nullif", "nullif"),
-    ("greatest", "greatest"),
-    ("least", "least"),
-    ("lower", "lower"),
-    ("upper", "upper"),
-    ("concat", "concat"),
-    ("concat_ws", "concat_ws"),
     ("starts_with", "starts_with"),
     ("sha224", "sha224"),
     ("sha256", "sha256"),
@@ -77,6 +75,8 @@ static DEFINED: LazyLock<HashMap<&'static str, &'static Definition>> =
 fn definitions() -> impl Iterator<Item = &'static Definition> {
     text::FUNCTIONS
         .iter()
+        .chain(concatenation::FUNCTIONS)
+        .chain(record::FUNCTIONS)
         .chain(math::FUNCTIONS)
         .chain(datetime::FUNCTIONS)
         .chain(json_function::FUNCTIONS)
@@ -126,6 +126,9 @@ pub(crate) fn scalar(name: &str, session: &Session) -> Option<Arc<ScalarUDF>> {
     if let Some(function) = session::function(name, session) {
         return Some(function);
     }
+    if let Some(function) = chosen::function(name) {
+        return Some(function);
+    }
     if let Some((_, theirs)) = BORROWED.iter().find(|(ours, _)| *ours == name) {
         return DATAFUSION.get(*theirs).cloned();
     }
@@ -137,7 +140,10 @@ pub(crate) fn scalar(name: &str, session: &Session) -> Option<Arc<ScalarUDF>> {
 
 /// Whether there is a scalar function of that name.
 pub(crate) fn is_scalar(name: &str) -> bool {
-    DEFINED.contains_key(name) || session::is_known(name) || BORROWED.iter().any(|(ours, _)| *ours == name)
+    DEFINED.contains_key(name)
+        || session::is_known(name)
+        || chosen::function(name).is_some()
+        || BORROWED.iter().any(|(ours, _)| *ours == name)
 }
 
 /// The aggregate of that name.

@@ -137,9 +137,27 @@ pub(crate) fn compile(pattern: &str, flags: Flags) -> Result<Regex> {
         .map_err(|error| {
             let reason = error.to_string();
             let reason = reason.lines().last().unwrap_or("").trim().trim_start_matches("error: ");
+            let reason = FAULTS
+                .iter()
+                .find(|(theirs, _)| reason.contains(theirs))
+                .map_or(reason, |(_, postgres)| *postgres);
             Error::semantic("2201B", format!("invalid regular expression: {reason}"))
         })
 }
+
+/// What is wrong with a regular expression, in the crate's words and in PostgreSQL's.
+const FAULTS: &[(&str, &str)] = &[
+    ("unclosed group", "parentheses () not balanced"),
+    ("unopened group", "parentheses () not balanced"),
+    ("unclosed character class", "brackets [] not balanced"),
+    ("missing expression", "quantifier operand invalid"),
+    ("invalid repetition count range", "invalid repetition count(s)"),
+    ("repetition quantifier", "invalid repetition count(s)"),
+    ("POSIX character class", "invalid character class"),
+    ("class range", "invalid character range"),
+    ("escape sequence", "invalid escape \\ sequence"),
+    ("compiled regex exceeds", "regular expression is too complex"),
+];
 
 /// What PostgreSQL spells differently.
 fn translate(pattern: &str) -> Result<String> {

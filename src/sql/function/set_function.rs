@@ -88,9 +88,12 @@ fn series(args: Vec<Expr>, types: &[Type], zone: &str) -> Result<Expr> {
         for given in types {
             kind = match given {
                 Type::Int2 | Type::Int4 | Type::Unknown => kind,
+                Type::Int8 if matches!(kind, Type::Numeric(_)) => kind,
                 Type::Int8 if kind == Type::Int4 => Type::Int8,
                 Type::Int8 => kind,
-                Type::Numeric(_) | Type::Quotient => Type::Numeric(None),
+                Type::Numeric(_) | Type::Quotient => {
+                    crate::sql::bind::expression::common_type(&kind, given).unwrap_or(Type::Numeric(None))
+                }
                 _ => return Err(missing()),
             };
         }

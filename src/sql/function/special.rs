@@ -5,7 +5,7 @@ use super::kernel::{columnar, expand};
 use crate::error::Error;
 use crate::sql::error::external;
 use crate::types::Type;
-use arrow::array::{ArrayRef, AsArray, Decimal128Array};
+use arrow::array::{ArrayRef, AsArray, Decimal128Array, StringArray};
 use arrow::datatypes::{DataType, Float32Type, Float64Type, IntervalMonthDayNanoType};
 use datafusion::common::{Result as DataFusionResult, ScalarValue};
 use datafusion::logical_expr::expr::ScalarFunction;
@@ -27,10 +27,13 @@ enum KeyKind {
     Float,
     /// An interval becomes its microseconds, a month being 30 days.
     Interval,
+    /// Numbers in a jsonb value lose the zeros at their ends.
+    Json,
 }
 
 static FLOAT_KEY: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| key(KeyKind::Float));
 static INTERVAL_KEY: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| key(KeyKind::Interval));
+static JSON_KEY: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| key(KeyKind::Json));
 
 fn key(kind: KeyKind) -> Arc<ScalarUDF> {
     Arc::new(ScalarUDF::new_from_impl(Key {
@@ -63,6 +66,11 @@ pub(crate) fn interval_key(expr: Expr) -> Expr {
     call(&INTERVAL_KEY, vec![expr])
 }
 
+/// A jsonb value as a text that is equal for equal values.
+pub(crate) fn json_key(expr: Expr) -> Expr {
+    call(&JSON_KEY, vec![expr])
+}
+
 /// Whether an expression is such a key already, or a literal that needs none.
 pub(crate) fn is_key(expr: &Expr) -> bool {
     match expr {
@@ -92,6 +100,7 @@ impl ScalarUDFImpl for Key {
         match self.kind {
             KeyKind::Float => "float_key",
             KeyKind::Interval => "interval_key",
+            KeyKind::Json => "json_key",
         }
     }
 
@@ -103,6 +112,7 @@ impl ScalarUDFImpl for Key {
         Ok(match self.kind {
             KeyKind::Float => types.first().cloned().unwrap_or(DataType::Null),
             KeyKind::Interval => DataType::Decimal128(38, 0),
+            KeyKind::Json => DataType::Utf8,
         })
     }
 
@@ -130,6 +140,12 @@ impl ScalarUDFImpl for Key {
                     .collect();
                 Arc::new(keys.with_precision_and_scale(38, 0)?)
             }
+            (KeyKind::Json, DataType::Utf8) => {
+                let values = array.as_string::<i32>().iter();
+                let keys: StringArray = values.map(|value| value.map(super::json::comparable)).collect();
+                Arc::new(keys)
+            }
+            (KeyKind::Json, _) => arrow::array::new_null_array(&DataType::Utf8, array.len()),
             (KeyKind::Interval, _) => arrow::array::new_null_array(&DataType::Decimal128(38, 0), array.len()),
             _ => array.clone(),
         };

@@ -40,6 +40,7 @@ const fn takes(
         rest: None,
         result,
         kernel,
+        of_constants: None,
     }
 }
 
@@ -90,6 +91,20 @@ pub(super) const FUNCTIONS: &[Definition] = &[
         })],
     ),
     named("chr", "The character of a code.", &[takes(&[Int4], text, chr)]),
+    named(
+        "lower",
+        "The text in lower case.",
+        &[takes(&[Text], text, |call| {
+            map(call, |text| in_case(text, str::to_ascii_lowercase, char::to_lowercase))
+        })],
+    ),
+    named(
+        "upper",
+        "The text in upper case.",
+        &[takes(&[Text], text, |call| {
+            map(call, |text| in_case(text, str::to_ascii_uppercase, char::to_uppercase))
+        })],
+    ),
     named(
         "initcap",
         "Each word with a capital first letter.",
@@ -312,6 +327,7 @@ pub(super) const FUNCTIONS: &[Definition] = &[
             rest: Some(Any),
             result: text,
             kernel: format,
+            of_constants: None,
         }],
     ),
     named(
@@ -391,6 +407,22 @@ fn chr(call: &Call<'_>) -> Result<ArrayRef> {
         }
     }
     Ok(Arc::new(builder.finish()))
+}
+
+/// A text with its letters in another case, where that is one letter: `ß` has none.
+fn in_case<C: Iterator<Item = char>>(text: &str, ascii: fn(&str) -> String, change: fn(char) -> C) -> String {
+    if text.is_ascii() {
+        return ascii(text);
+    }
+    text.chars()
+        .map(|c| {
+            let mut changed = change(c);
+            match (changed.next(), changed.next()) {
+                (Some(one), None) => one,
+                _ => c,
+            }
+        })
+        .collect()
 }
 
 fn initcap(text: &str) -> String {

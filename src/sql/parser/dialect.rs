@@ -85,6 +85,7 @@ impl Dialect for HeadwaterDialect {
         supports_insert_table_alias,
         supports_select_wildcard_with_alias,
         supports_comma_separated_trim,
+        supports_geometric_types,
     );
 
     /// Named arguments are identifiers: to try an expression first is exponential in the nesting of calls.

@@ -140,6 +140,7 @@ fn tokenize(text: &str) -> Result<Tokens> {
     let mut tokens: Vec<TokenWithSpan> = Vec::with_capacity(raw.len());
     // Whether nothing but white space with a line break came since the last token.
     let mut line_break = false;
+    let is_string = |token: &Token| matches!(token, Token::SingleQuotedString(_) | Token::EscapedStringLiteral(_));
     for mut token in raw {
         match &mut token.token {
             Token::Whitespace(white) => {
@@ -171,6 +172,11 @@ fn tokenize(text: &str) -> Result<Tokens> {
                     line_break = false;
                     continue;
                 }
+            }
+            Token::SingleQuotedString(_) if tokens.last().is_some_and(|last| is_string(&last.token)) => {
+                let shown = &text[byte_of(text, token.span.start)..byte_of(text, token.span.end)];
+                let error = Error::syntax(format!("syntax error at or near \"{shown}\""));
+                return Err(at(error, position_of(text, token.span.start)));
             }
             _ => {}
         }
@@ -229,6 +235,68 @@ fn lexical_error(text: &str, message: &str, location: Location) -> Error {
     at(Error::syntax(message), position_of(text, location))
 }
 
+/// Words that cannot be a relation's name unless they are quoted.
+const RESERVED: &[&str] = &[
+    "all",
+    "and",
+    "any",
+    "as",
+    "asc",
+    "case",
+    "check",
+    "cross",
+    "default",
+    "desc",
+    "distinct",
+    "else",
+    "end",
+    "except",
+    "fetch",
+    "for",
+    "from",
+    "full",
+    "group",
+    "having",
+    "ilike",
+    "in",
+    "inner",
+    "intersect",
+    "into",
+    "is",
+    "join",
+    "left",
+    "like",
+    "limit",
+    "natural",
+    "not",
+    "null",
+    "offset",
+    "on",
+    "or",
+    "order",
+    "outer",
+    "returning",
+    "right",
+    "select",
+    "then",
+    "union",
+    "using",
+    "when",
+    "where",
+    "window",
+    "with",
+];
+
+/// Where a token that reads so stands, at or after a place.
+pub(crate) fn place_of(text: &str, wanted: &str, after: Location) -> Option<Location> {
+    let tokens = Tokenizer::new(&*DIALECT, text).tokenize_with_location().ok()?;
+    let behind = |place: Location| (place.line, place.column) >= (after.line, after.column);
+    tokens
+        .into_iter()
+        .find(|token| behind(token.span.start) && token.token.to_string().eq_ignore_ascii_case(wanted))
+        .map(|token| token.span.start)
+}
+
 /// Reads one statement from its tokens.
 pub(crate) struct Reader<'a> {
     whole: &'a Arc<str>,
@@ -261,6 +329,20 @@ impl<'a> Reader<'a> {
 
     fn query(&mut self) -> Result<Box<ast::Query>> {
         let query = self.read(|parser| parser.parse_query())?;
+        // `FROM WHERE`: to sqlparser, any word is a relation's name.
+        let reserved = ast::visit_relations(&query, |name: &ObjectName| {
+            match name.0.first().and_then(|p| p.as_ident()) {
+                Some(ident) if ident.quote_style.is_none() && RESERVED.contains(&ident.value.as_str()) => {
+                    std::ops::ControlFlow::Break(ident.span.start)
+                }
+                _ => std::ops::ControlFlow::Continue(()),
+            }
+        });
+        if let std::ops::ControlFlow::Break(place) = reserved
+            && let Some(token) = self.tokens.iter().find(|token| token.span.start == place)
+        {
+            return Err(self.syntax_error_at(token));
+        }
         Ok(query)
     }
 

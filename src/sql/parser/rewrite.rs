@@ -8,6 +8,7 @@
 //! | `TUMBLE(TABLE s, DESCRIPTOR(ts), ...)` | `TUMBLE(s, DESCRIPTOR(ts), ...)` |
 //! | `SESSION(s PARTITION BY k, ts, ...)` | `SESSION(s, k, ts, ...)` |
 //! | `t ASOF LEFT JOIN q ON c` | `t ASOF JOIN q MATCH_CONDITION('left') ON c` |
+//! | `trim(LEADING FROM x)` | `trim(LEADING ' ' FROM x)` |
 //!
 //! Tokens keep the place at which they stand in the text, so that errors still point there; invented ones take their
 //! neighbour's. Nothing is decided on strings: white space and comments are gone by now.
@@ -25,7 +26,7 @@ pub(crate) const WINDOW_FUNCTIONS: &[&str] = &["tumble", "hop", "cumulate", "ses
 pub(crate) fn rewrite(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let tokens = window_function_arguments(tokens);
     let tokens = window_clauses(tokens);
-    asof_joins(tokens)
+    blanks_to_trim(asof_joins(tokens))
 }
 
 /// The text of an unquoted word, in lower case.
@@ -158,11 +159,35 @@ fn relation_start(output: &[TokenWithSpan]) -> Option<usize> {
         }
         _ => return None,
     }
-    let before = output.get(start.checked_sub(1)?)?;
-    let in_from = matches!(word(&before.token), Some("from" | "join" | "lateral" | "to"))
-        || before.token == Token::Comma
-        || before.token == Token::LParen;
-    in_from.then_some(start)
+    is_relation_place(&output[..start]).then_some(start)
+}
+
+/// Whether a relation may come after these tokens: behind FROM, JOIN or TO, or in their lists and parentheses.
+fn is_relation_place(before: &[TokenWithSpan]) -> bool {
+    let mut depth = 0usize;
+    for (index, current) in before.iter().enumerate().rev() {
+        match &current.token {
+            Token::RParen => depth += 1,
+            Token::LParen if depth > 0 => depth -= 1,
+            Token::LParen => {
+                let name = index.checked_sub(1).and_then(|at| word(&before[at].token));
+                // A parenthesis behind a name holds arguments; only those of window functions are relations.
+                if let Some(name) = name.filter(|name| !is_clause(name) && *name != "to") {
+                    return index + 1 == before.len() && WINDOW_FUNCTIONS.contains(&name);
+                }
+            }
+            token if depth == 0 => match word(token) {
+                Some("from" | "join" | "lateral" | "to") => return true,
+                Some("select" | "where" | "by" | "on" | "having" | "values" | "set" | "returning" | "distinct") => {
+                    return false;
+                }
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+    // A relation in parentheses at the start of a statement.
+    false
 }
 
 fn is_clause(text: &str) -> bool {
@@ -326,6 +351,29 @@ fn asof_joins(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         }
         output.push(current.clone());
         index += 1;
+    }
+    output
+}
+
+/// What `trim` takes away when it is not said.
+fn blanks_to_trim(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let mut output: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
+    for (index, current) in tokens.iter().enumerate() {
+        if is_word(Some(current), "from") {
+            let before = |count: usize| index.checked_sub(count).and_then(|at| tokens.get(at));
+            let is_open = |token: Option<&TokenWithSpan>| token.is_some_and(|token| token.token == Token::LParen);
+            let has_side = ["leading", "trailing", "both"]
+                .iter()
+                .any(|side| is_word(before(1), side));
+            let span = current.span;
+            if has_side && is_open(before(2)) && is_word(before(3), "trim") {
+                output.push(string(" ", span));
+            } else if is_open(before(1)) && is_word(before(2), "trim") {
+                output.push(keyword("both", Keyword::BOTH, span));
+                output.push(string(" ", span));
+            }
+        }
+        output.push(current.clone());
     }
     output
 }

@@ -192,7 +192,7 @@ fn window_clauses_are_calls() {
         ),
         (
             "SELECT * FROM s JOIN t FOR SYSTEM_TIME AS OF now() AS d ON s.k = d.k",
-            "SELECT * FROM s JOIN t FOR SYSTEM_TIME AS OF now() AS d ON s.k = d.k",
+            "SELECT * FROM s JOIN t AS d FOR SYSTEM_TIME AS OF now() ON s.k = d.k",
         ),
     ] {
         let Statement::Query(query) = one(text) else {

@@ -54,7 +54,7 @@ impl Protocol {
 }
 
 /// Runs the benchmark.
-pub(crate) fn run() -> Result {
+pub(crate) fn run(_: &crate::Options) -> Result {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let directory = tempfile::Builder::new().prefix("headwater-wire-").tempdir()?;
     // The other server runs under another user.

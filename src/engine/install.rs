@@ -129,7 +129,10 @@ impl Driver {
             }
             RelationKind::Table { .. } => record.rows = Some(table()),
             RelationKind::MaterializedView(_) | RelationKind::Sink(_) => {
-                record.rows = Some(table());
+                // What goes into a sink is not kept here.
+                if !matches!(relation.kind, RelationKind::Sink(_)) {
+                    record.rows = Some(table());
+                }
                 record.faults = Some(table());
                 record.late = Some(table());
                 if let Some(plan) = plan {

@@ -7,6 +7,7 @@
 //! - `session`, `transaction`, `settings`, `cursor`: what a client has open
 //! - `query`, `change`, `copy`, `definition`, `show`, `explain`, `subscribe`, `verify`: the statements by family
 //! - `driver`, `base`, `view`, `build`, `install`: how an epoch is made, and how views come to life
+//! - `source`, `entrance`: how rows come in that no client sends
 //! - `published`, `record`: what readers see, and what is written about it
 
 pub(crate) mod base;
@@ -18,6 +19,7 @@ mod copy;
 mod cursor;
 pub(crate) mod definition;
 pub(crate) mod driver;
+mod entrance;
 mod executor;
 mod explain;
 mod feed;

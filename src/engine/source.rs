@@ -8,9 +8,9 @@
 use super::command::{Command, Commands, End, Ingest};
 use super::complete::Completion;
 use crate::catalog::{Catalog, Relation, RelationId, RelationKind};
-use crate::connector::{Budget, Position, SourceRequest, SourceState, open_source};
+use crate::connector::{Budget, Position, Source, SourceRequest, SourceState, open_source};
 use crate::delta::{Batch, Delta};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::sql::bind::BindSettings;
 use crate::state::Store;
 use arrow::array::{ArrayRef, UInt32Array};
@@ -50,6 +50,9 @@ struct HandleState {
     stopped: bool,
     rung: bool,
 }
+
+/// Opens a source where its stream stands.
+pub(super) type Open = Box<dyn FnOnce(Option<&Position>) -> Result<Box<dyn Source>> + Send>;
 
 /// How far a source is, for `headwater.sources`.
 #[derive(Debug, Clone, Default)]
@@ -99,22 +102,45 @@ impl Sources {
             if stream.connector.is_empty() || running.contains_key(&relation.id) {
                 continue;
             }
-            let handle = Arc::new(Handle::default());
-            running.insert(relation.id, handle.clone());
-            let work = Work {
-                relation: relation.clone(),
-                catalog: catalog.clone(),
-                store: self.store.clone(),
-                commands: self.commands.clone(),
-                handle,
-            };
-            let started = std::thread::Builder::new()
-                .name("source".to_owned())
-                .spawn(move || work.run());
-            if let Err(error) = started {
+            let opened = relation.clone();
+            let open: Open = Box::new(move |position| open_connector(&opened, position));
+            if let Err(error) = self.start(&mut running, relation, catalog, open) {
                 tracing::error!(stream = relation.name, %error, "no thread could be started for a source");
             }
         }
+    }
+
+    /// Starts a source that somebody in this process gives a stream.
+    pub(super) fn attach(&self, relation: &Arc<Relation>, catalog: &Arc<Catalog>, open: Open) -> Result<()> {
+        let mut running = self.running.lock();
+        if running.contains_key(&relation.id) {
+            let text = format!("stream \"{}\" has a source already", relation.name);
+            return Err(Error::semantic("55006", text));
+        }
+        self.start(&mut running, relation, catalog, open)
+    }
+
+    fn start(
+        &self,
+        running: &mut HashMap<RelationId, Arc<Handle>>,
+        relation: &Arc<Relation>,
+        catalog: &Arc<Catalog>,
+        open: Open,
+    ) -> Result<()> {
+        let handle = Arc::new(Handle::default());
+        running.insert(relation.id, handle.clone());
+        let work = Work {
+            relation: relation.clone(),
+            catalog: catalog.clone(),
+            store: self.store.clone(),
+            commands: self.commands.clone(),
+            handle,
+        };
+        std::thread::Builder::new()
+            .name("source".to_owned())
+            .spawn(move || work.run(open))
+            .map_err(|error| Error::io(format!("no thread could be started: {error}")))?;
+        Ok(())
     }
 
     /// Stops all sources.
@@ -175,8 +201,8 @@ struct Work {
 }
 
 impl Work {
-    fn run(self) {
-        match self.pull() {
+    fn run(self, open: Open) {
+        match self.pull(open) {
             Ok(()) => {}
             Err(error) => {
                 tracing::error!(stream = self.relation.name, %error, "a source has stopped");
@@ -185,17 +211,9 @@ impl Work {
         }
     }
 
-    fn pull(&self) -> Result<()> {
-        let RelationKind::Stream(stream) = &self.relation.kind else {
-            return Ok(());
-        };
+    fn pull(&self, open: Open) -> Result<()> {
         let position = super::record::read_position(&self.store, self.relation.id)?.map(Position);
-        let mut source = open_source(&SourceRequest {
-            options: &stream.connector,
-            columns: &self.relation.columns,
-            position: position.as_ref(),
-            projection: None,
-        })?;
+        let mut source = open(position.as_ref())?;
         let handle = self.handle.clone();
         source.wake_by(Arc::new(move || handle.ring()));
         let settings = BindSettings {
@@ -315,6 +333,19 @@ impl Work {
             end,
         }))
     }
+}
+
+/// Opens the source that a stream's options name.
+fn open_connector(relation: &Relation, position: Option<&Position>) -> Result<Box<dyn Source>> {
+    let RelationKind::Stream(stream) = &relation.kind else {
+        return Err(Error::internal(format!("\"{}\" is not a stream", relation.name)));
+    };
+    open_source(&SourceRequest {
+        options: &stream.connector,
+        columns: &relation.columns,
+        position,
+        projection: None,
+    })
 }
 
 /// Opens a source once, to refuse wrong options when the stream is made.

@@ -5,7 +5,7 @@ use super::watermark::{LateCount, ViewTime};
 use crate::catalog::RelationId;
 use crate::dataflow::{Advances, Changes, Flow, NodeStatus};
 use crate::delta::{Batch, Delta, Weights, batch_of};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::operator::{Advance, Faults, StepTime};
 use crate::state::Commit;
 use crate::time::{Timestamp, Watermark};
@@ -110,20 +110,17 @@ pub fn step(
     late: &mut LateCount,
     commit: &mut Commit,
 ) -> Result<Delta> {
-    let rows = stored
-        .rows
-        .as_ref()
-        .ok_or_else(|| Error::internal("a view has no place for its rows"))?;
     let mut faults = Faults::default();
-    let delta = flow.step(moves.time, moves.changes, moves.advances, &mut faults)?;
-    let delta = if delta.is_inserts() {
-        delta
-    } else {
-        delta.consolidate(&rows.schema)?
-    };
-    // Flows name columns by position; the view has names.
-    let delta = renamed(delta, rows)?;
-    rows.write_bag(&delta, commit)?;
+    let mut delta = flow.step(moves.time, moves.changes, moves.advances, &mut faults)?;
+    // A sink has no rows of its own, and nobody reads it.
+    if let Some(rows) = &stored.rows {
+        if !delta.is_inserts() {
+            delta = delta.consolidate(&rows.schema)?;
+        }
+        // Flows name columns by position; the view has names.
+        delta = renamed(delta, rows)?;
+        rows.write_bag(&delta, commit)?;
+    }
     flow.flush(commit)?;
     write_faults(stored, &faults, commit)?;
     if !faults.late_rows.is_empty() {

@@ -173,7 +173,9 @@ mod tests {
         let spec = Close { column: 0, shift_us: 0 };
         let store = Store::memory()?;
         let mark = |micros: i64| Some(Watermark(Timestamp(micros)));
-        let steps: [(&[(i64, i64, i64)], i64, usize); 4] = [
+        // The changes as (time, value, weight), the watermark, and how many rows come out.
+        type Change = (i64, i64, i64);
+        let steps: [(&[Change], i64, usize); 4] = [
             (&[(10, 1, 1), (20, 2, 1)], 5, 0),
             (&[(10, 1, -1), (10, 7, 1)], 9, 0),
             (&[], 10, 1),

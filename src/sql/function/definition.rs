@@ -134,6 +134,9 @@ impl Call<'_> {
 
 type Kernel = fn(&Call<'_>) -> Result<ArrayRef>;
 
+/// What a call gives where the values of some arguments are known, from what it would give without them.
+type OfConstants = fn(Type, &[Option<&ScalarValue>]) -> Type;
+
 /// One way to call a function.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Overload {
@@ -146,7 +149,7 @@ pub(crate) struct Overload {
     /// What computes it.
     pub(crate) kernel: Kernel,
     /// What it gives where constants among the arguments say more: the digits of `round(x, 2)`.
-    pub(crate) of_constants: Option<fn(Type, &[Option<&ScalarValue>]) -> Type>,
+    pub(crate) of_constants: Option<OfConstants>,
 }
 
 /// A function.

@@ -1,13 +1,21 @@
 //! Functions on numbers.
 
+mod exponential;
+mod integer;
+mod round;
+
 use super::cast::out_of_range;
-use super::decimal::{Exacts, build, nearest_float, overflow, rescale};
+use super::decimal::{Exacts, build, nearest_float, overflow};
 use super::definition::{Call, Definition, Kind, Overload};
 use crate::error::{Error, Result};
-use crate::types::{QUOTIENT_SCALE, Type};
-use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int32Array, Int64Array};
+use crate::types::Type;
+use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int32Array};
 use arrow::datatypes::{ArrowPrimitiveType, DataType, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, i256};
 use datafusion::common::ScalarValue;
+pub(super) use exponential::power;
+use exponential::{exp, log_base, logarithm, sqrt};
+use integer::{bit_not, div, factorial, gcd, integers, modulo, width_bucket};
+use round::{Direction, to_digits, to_whole};
 use std::sync::Arc;
 
 fn float8(_: &[Type]) -> Type {
@@ -144,8 +152,8 @@ pub(super) const FUNCTIONS: &[Definition] = &[
         "mod",
         "The rest of a division.",
         &[
-            takes(&[Int4, Int4], int4, |call| modulo::<Int32Type>(call)),
-            takes(&[Int8, Int8], int8, |call| modulo::<Int64Type>(call)),
+            takes(&[Int4, Int4], int4, modulo::<Int32Type>),
+            takes(&[Int8, Int8], int8, modulo::<Int64Type>),
             takes(&[Numeric, Numeric], modulo_type, |call| {
                 super::decimal::arithmetic(
                     super::decimal::Arithmetic::Modulo,
@@ -353,125 +361,11 @@ fn pairs(call: &Call<'_>, change: impl Fn(f64, f64) -> Result<f64>) -> Result<Fl
     Ok(Float64Array::from(values))
 }
 
-fn sqrt(x: f64) -> Result<f64> {
-    if x < 0.0 {
-        return Err(Error::semantic("2201F", "cannot take square root of a negative number"));
-    }
-    Ok(x.sqrt())
-}
-
-fn exp(x: f64) -> Result<f64> {
-    Ok(x.exp())
-}
-
-fn logarithm(x: f64, log: impl Fn(f64) -> f64) -> Result<f64> {
-    if x == 0.0 {
-        return Err(Error::semantic("2201E", "cannot take logarithm of zero"));
-    }
-    if x < 0.0 {
-        return Err(Error::semantic("2201E", "cannot take logarithm of a negative number"));
-    }
-    Ok(log(x))
-}
-
 fn in_unit(x: f64) -> Result<f64> {
     if !(-1.0..=1.0).contains(&x) && !x.is_nan() {
         return Err(Error::semantic("22003", "input is out of range"));
     }
     Ok(x)
-}
-
-fn log_base(call: &Call<'_>) -> Result<ArrayRef> {
-    let (bases, base_scale) = Exacts::of(&call.arguments[0])?;
-    let (numbers, scale) = Exacts::of(&call.arguments[1])?;
-    let mut values = Vec::with_capacity(call.rows);
-    for row in 0..call.rows {
-        if bases.is_null(row) || numbers.is_null(row) {
-            values.push(None);
-            continue;
-        }
-        let base = logarithm(nearest_float(bases.value(row), base_scale), f64::ln)?;
-        let number = logarithm(nearest_float(numbers.value(row), scale), f64::ln)?;
-        if base == 0.0 {
-            return Err(Error::semantic("22012", "division by zero"));
-        }
-        values.push(Some(number / base));
-    }
-    let array: ArrayRef = Arc::new(Float64Array::from(values));
-    super::decimal::convert(&array, &Type::Float8, call.result)
-}
-
-/// `a ^ b`.
-pub(super) fn power(left: &ArrayRef, right: &ArrayRef, result: &Type) -> Result<ArrayRef> {
-    let to_floats = |array: &ArrayRef| -> Result<ArrayRef> {
-        match array.data_type() {
-            DataType::Float64 => Ok(array.clone()),
-            _ => super::decimal::convert(array, &Type::Numeric(None), &Type::Float8),
-        }
-    };
-    let (a, b) = (to_floats(left)?, to_floats(right)?);
-    let (a, b) = (a.as_primitive::<Float64Type>(), b.as_primitive::<Float64Type>());
-    let mut values = Vec::with_capacity(left.len());
-    for (base, exponent) in a.iter().zip(b) {
-        let (Some(base), Some(exponent)) = (base, exponent) else {
-            values.push(None);
-            continue;
-        };
-        if base == 0.0 && exponent < 0.0 {
-            return Err(Error::semantic("2201F", "zero raised to a negative power is undefined"));
-        }
-        if base < 0.0 && exponent.fract() != 0.0 {
-            return Err(Error::semantic(
-                "2201F",
-                "a negative number raised to a non-integer power yields a complex result",
-            ));
-        }
-        let value = base.powf(exponent);
-        if value.is_infinite() && base.is_finite() && exponent.is_finite() {
-            return Err(Error::semantic("22003", "value out of range: overflow"));
-        }
-        values.push(Some(value));
-    }
-    let floats: ArrayRef = Arc::new(Float64Array::from(values));
-    match result {
-        Type::Float8 => Ok(floats),
-        _ => exact_power(left, right, &floats, result),
-    }
-}
-
-/// Whole powers of exact numbers are exact as long as they fit.
-fn exact_power(left: &ArrayRef, right: &ArrayRef, floats: &ArrayRef, result: &Type) -> Result<ArrayRef> {
-    let (bases, base_scale) = Exacts::of(left)?;
-    let (exponents, exponent_scale) = Exacts::of(right)?;
-    let approximate = super::decimal::convert(floats, &Type::Float8, result)?;
-    let (near, _) = Exacts::of(&approximate)?;
-    let mut values = Vec::with_capacity(left.len());
-    for row in 0..left.len() {
-        if bases.is_null(row) || exponents.is_null(row) {
-            values.push(None);
-            continue;
-        }
-        let exponent = super::decimal::Number {
-            value: exponents.value(row),
-            scale: exponent_scale,
-        }
-        .trimmed();
-        let base = super::decimal::Number {
-            value: bases.value(row),
-            scale: base_scale,
-        }
-        .trimmed();
-        let whole = (exponent.scale == 0).then(|| exponent.value.to_i128()).flatten();
-        let exact = whole.filter(|n| (0..=256).contains(n)).and_then(|n| {
-            let scale = i128::from(base.scale) * n;
-            let value = base.value.checked_pow(n as u32)?;
-            (scale <= 76)
-                .then(|| rescale(value, scale as i8, QUOTIENT_SCALE))
-                .flatten()
-        });
-        values.push(Some(exact.unwrap_or_else(|| near.value(row))));
-    }
-    build(values, result)
 }
 
 /// The numbers of any type, changed within it.
@@ -564,10 +458,6 @@ fn negative(call: &Call<'_>) -> Result<ArrayRef> {
     )
 }
 
-fn bit_not(call: &Call<'_>) -> Result<ArrayRef> {
-    numbers(call, |value| Some(!value), |value| value, Some)
-}
-
 fn sign(call: &Call<'_>) -> Result<ArrayRef> {
     let (numbers, _) = Exacts::of(&call.arguments[0])?;
     let values = (0..call.rows)
@@ -585,171 +475,6 @@ fn sign(call: &Call<'_>) -> Result<ArrayRef> {
         })
         .collect();
     build(values, call.result)
-}
-
-/// Which way a number is rounded.
-#[derive(Clone, Copy)]
-enum Direction {
-    Up,
-    Down,
-    Zero,
-    Nearest,
-}
-
-/// A number at a lower scale.
-fn at_scale(value: i256, from: i8, to: i8, direction: Direction) -> Option<i256> {
-    if to >= from {
-        return rescale(value, from, to);
-    }
-    let power = match super::decimal::power_of_ten(i32::from(from) - i32::from(to)) {
-        Some(power) => power,
-        None => return Some(i256::ZERO),
-    };
-    let cut = value.checked_div(power)?;
-    let rest = value.checked_rem(power)?;
-    Some(match direction {
-        Direction::Nearest => super::decimal::divide_rounded(value, power)?,
-        Direction::Up if rest > i256::ZERO => cut.checked_add(i256::ONE)?,
-        Direction::Down if rest < i256::ZERO => cut.checked_sub(i256::ONE)?,
-        _ => cut,
-    })
-}
-
-fn to_whole(call: &Call<'_>, direction: Direction) -> Result<ArrayRef> {
-    let (numbers, scale) = Exacts::of(&call.arguments[0])?;
-    let mut values = Vec::with_capacity(call.rows);
-    for row in 0..call.rows {
-        values.push(if numbers.is_null(row) {
-            None
-        } else {
-            Some(at_scale(numbers.value(row), scale, 0, direction).ok_or_else(|| overflow(call.result))?)
-        });
-    }
-    build(values, call.result)
-}
-
-fn to_digits(call: &Call<'_>, direction: Direction) -> Result<ArrayRef> {
-    let (numbers, scale) = Exacts::of(&call.arguments[0])?;
-    let digits = call.arguments[1].as_primitive::<Int32Type>();
-    let (_, result_scale) =
-        Exacts::of(&arrow::array::new_empty_array(&call.result.arrow())).map(|(_, scale)| ((), scale))?;
-    let mut values = Vec::with_capacity(call.rows);
-    for row in 0..call.rows {
-        if numbers.is_null(row) || digits.is_null(row) {
-            values.push(None);
-            continue;
-        }
-        let to = digits.value(row).clamp(-76, i32::from(scale)) as i8;
-        let value = at_scale(numbers.value(row), scale, to, direction)
-            .and_then(|value| rescale(value, to, result_scale))
-            .ok_or_else(|| overflow(call.result))?;
-        values.push(Some(value));
-    }
-    build(values, call.result)
-}
-
-fn modulo<T: ArrowPrimitiveType>(call: &Call<'_>) -> Result<ArrayRef> {
-    arrow::compute::kernels::numeric::rem(
-        call.arguments[0].as_primitive::<T>(),
-        call.arguments[1].as_primitive::<T>(),
-    )
-    .map_err(Error::from)
-}
-
-fn div(call: &Call<'_>) -> Result<ArrayRef> {
-    let (a, a_scale) = Exacts::of(&call.arguments[0])?;
-    let (b, b_scale) = Exacts::of(&call.arguments[1])?;
-    let common = a_scale.max(b_scale);
-    let mut values = Vec::with_capacity(call.rows);
-    for row in 0..call.rows {
-        if a.is_null(row) || b.is_null(row) {
-            values.push(None);
-            continue;
-        }
-        let (x, y) = (
-            rescale(a.value(row), a_scale, common),
-            rescale(b.value(row), b_scale, common),
-        );
-        let (Some(x), Some(y)) = (x, y) else {
-            return Err(overflow(call.result));
-        };
-        if y == i256::ZERO {
-            return Err(Error::semantic("22012", "division by zero"));
-        }
-        values.push(x.checked_div(y));
-    }
-    build(values, call.result)
-}
-
-fn gcd(a: i64, b: i64) -> Option<i64> {
-    let (mut a, mut b) = (a.unsigned_abs(), b.unsigned_abs());
-    while b != 0 {
-        (a, b) = (b, a % b);
-    }
-    i64::try_from(a).ok()
-}
-
-fn integers(call: &Call<'_>, change: impl Fn(i64, i64) -> Option<i64>) -> Result<ArrayRef> {
-    let (a, b) = (
-        call.arguments[0].as_primitive::<Int64Type>(),
-        call.arguments[1].as_primitive::<Int64Type>(),
-    );
-    let mut values = Vec::with_capacity(call.rows);
-    for (a, b) in a.iter().zip(b) {
-        values.push(match (a, b) {
-            (Some(a), Some(b)) => Some(change(a, b).ok_or_else(|| out_of_range(&Type::Int8))?),
-            _ => None,
-        });
-    }
-    Ok(Arc::new(Int64Array::from(values)))
-}
-
-fn factorial(call: &Call<'_>) -> Result<ArrayRef> {
-    let mut values = Vec::with_capacity(call.rows);
-    for value in call.arguments[0].as_primitive::<Int64Type>() {
-        let Some(n) = value else {
-            values.push(None);
-            continue;
-        };
-        if n < 0 {
-            return Err(Error::semantic("22003", "factorial of a negative number is undefined"));
-        }
-        let mut product = Some(i256::ONE);
-        for factor in 2..=n.min(100) {
-            product = product.and_then(|product| product.checked_mul(i256::from_i128(i128::from(factor))));
-        }
-        values.push(Some(product.ok_or_else(|| overflow(&Type::Numeric(None)))?));
-    }
-    build(values, call.result)
-}
-
-fn width_bucket(call: &Call<'_>) -> Result<ArrayRef> {
-    let column = |index: usize| call.arguments[index].as_primitive::<Float64Type>();
-    let (operand, low, high) = (column(0), column(1), column(2));
-    let counts = call.arguments[3].as_primitive::<Int32Type>();
-    let mut values = Vec::with_capacity(call.rows);
-    for row in 0..call.rows {
-        if operand.is_null(row) || low.is_null(row) || high.is_null(row) || counts.is_null(row) {
-            values.push(None);
-            continue;
-        }
-        let (x, low, high, count) = (operand.value(row), low.value(row), high.value(row), counts.value(row));
-        if count <= 0 {
-            return Err(Error::semantic("2201G", "count must be greater than zero"));
-        }
-        if low == high {
-            return Err(Error::semantic("2201G", "lower bound cannot equal upper bound"));
-        }
-        let (x, low, high) = if low < high { (x, low, high) } else { (-x, -low, -high) };
-        values.push(Some(if x < low {
-            0
-        } else if x >= high {
-            count.checked_add(1).ok_or_else(|| out_of_range(&Type::Int4))?
-        } else {
-            ((x - low) / (high - low) * f64::from(count)) as i32 + 1
-        }));
-    }
-    Ok(Arc::new(Int32Array::from(values)))
 }
 
 fn scale_of(call: &Call<'_>) -> Result<ArrayRef> {
@@ -773,43 +498,4 @@ fn scale_of(call: &Call<'_>) -> Result<ArrayRef> {
         })
         .collect();
     Ok(Arc::new(values))
-}
-
-/// The MD5 of bytes, in hexadecimal (RFC 1321).
-pub(super) fn md5(bytes: &[u8]) -> String {
-    const SHIFTS: [[u32; 4]; 4] = [[7, 12, 17, 22], [5, 9, 14, 20], [4, 11, 16, 23], [6, 10, 15, 21]];
-    let mut state: [u32; 4] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476];
-    let mut padded = bytes.to_vec();
-    padded.push(0x80);
-    while padded.len() % 64 != 56 {
-        padded.push(0);
-    }
-    padded.extend_from_slice(&(bytes.len() as u64).wrapping_mul(8).to_le_bytes());
-    for block in padded.chunks_exact(64) {
-        let word = |index: usize| {
-            let at = index * 4;
-            u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]])
-        };
-        let [mut a, mut b, mut c, mut d] = state;
-        for step in 0..64usize {
-            let (mixed, index) = match step / 16 {
-                0 => ((b & c) | (!b & d), step),
-                1 => ((d & b) | (!d & c), (5 * step + 1) % 16),
-                2 => (b ^ c ^ d, (3 * step + 5) % 16),
-                _ => (c ^ (b | !d), (7 * step) % 16),
-            };
-            let constant = (((step + 1) as f64).sin().abs() * 4_294_967_296.0) as u32;
-            let sum = a.wrapping_add(mixed).wrapping_add(constant).wrapping_add(word(index));
-            (a, d, c) = (d, c, b);
-            b = b.wrapping_add(sum.rotate_left(SHIFTS[step / 16][step % 4]));
-        }
-        for (slot, value) in state.iter_mut().zip([a, b, c, d]) {
-            *slot = slot.wrapping_add(value);
-        }
-    }
-    state
-        .iter()
-        .flat_map(|word| word.to_le_bytes())
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
 }

@@ -11,7 +11,7 @@ use crate::delta::Delta;
 use crate::error::{Error, Result};
 use crate::operator::{Advance, Faults, First, Keys, Output, StepMetrics, StepTime};
 use crate::plan::{Node, NodeId, Plan};
-use crate::state::{Commit, Origin, Store, Table, TableId, Tables};
+use crate::state::{Commit, Origin, Part, Store, Table, TableId, Tables};
 use crate::time::Timestamp;
 use arrow::datatypes::SchemaRef;
 use shard::Shard;
@@ -121,13 +121,14 @@ impl Flow {
             };
             let mut shards = Vec::new();
             if !matches!(node, Node::Input(_)) {
-                for _ in 0..count {
+                for shard in 0..count {
                     let own = tables[id.0].iter().zip(node.tables());
                     let own = own.map(|(table, spec)| Table::open(store, *table, spec.shape, origin));
                     let operator = node
                         .build(&schemas)?
                         .ok_or_else(|| Error::internal("an operator cannot be built"))?;
-                    shards.push(Shard::new(operator, Tables(own.collect())));
+                    let part = Part { shard, shards: count };
+                    shards.push(Shard::new(operator, Tables(own.collect(), part)));
                 }
             }
             nodes.push(Running {
@@ -345,6 +346,7 @@ impl Running {
             out.append(delta);
             faults.row_errors.extend(own_faults.row_errors);
             faults.late_rows.extend(own_faults.late_rows);
+            faults.seams += own_faults.seams;
         }
         self.counters.rows_out += out.len() as u64;
         self.counters.busy += started.elapsed();

@@ -67,18 +67,22 @@ fn late_lists(optimised: &LogicalPlan, plan: &Plan) -> Vec<LateList> {
     let mut lists: Vec<LateList> = Vec::new();
     let shifts = plan.ids().filter_map(|id| match plan.node(id) {
         Node::Lateness(lateness) => Some((lateness.label, lateness.shift_us)),
+        Node::SessionWindow(session) => session.lateness.map(|late| (late.label, late.shift_us)),
         _ => None,
     });
     let shifts: HashMap<i64, i64> = shifts.collect();
     let walked = optimised.apply_with_subqueries(|logical| {
-        if let Some(late) = node::extension::<node::RefuseLate>(logical)
-            && let Some(shift_us) = shifts.get(&late.label)
-            && lists.iter().all(|known| known.label != late.label)
+        let windows = node::extension::<node::RefuseLate>(logical).map(|late| (late.label, late.input.schema()));
+        let sessions = node::extension::<node::SessionWindow>(logical);
+        let sessions = sessions.and_then(|window| Some((window.label?, &window.schema)));
+        if let Some((label, schema)) = windows.or(sessions)
+            && let Some(shift_us) = shifts.get(&label)
+            && lists.iter().all(|known| known.label != label)
         {
-            let fields = late.input.schema().fields();
+            let fields = schema.fields();
             let own = fields.iter().take(fields.len().saturating_sub(2));
             lists.push(LateList {
-                label: late.label,
+                label,
                 columns: own.map(|field| (field.name().clone(), Type::of_field(field))).collect(),
                 shift_us: *shift_us,
             });

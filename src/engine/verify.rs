@@ -10,13 +10,17 @@ use crate::catalog::{Emit, MaterializedView, OnError, Relation, RelationKind};
 use crate::delta::{Batch, Delta, batch_of};
 use crate::error::{Error, Result};
 use crate::expr::from_datafusion;
+use crate::operator::lateness::Judged;
+use crate::plan::Node;
 use crate::sql::bind::{BindSettings, Binder, NoSystemRelations, ParameterTypes, node};
 use crate::sql::statement::{Name, ObjectKind};
 use crate::types::{Nullability, Type};
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::tree_node::{Transformed, TransformedResult};
-use datafusion::logical_expr::{Expr, Extension, Limit, LogicalPlan, LogicalPlanBuilder, SortExpr};
+use datafusion::logical_expr::{
+    Expr, Extension, Limit, LogicalPlan, LogicalPlanBuilder, SortExpr, UserDefinedLogicalNode,
+};
 use std::sync::Arc;
 
 /// The rows that differ which are told at most.
@@ -55,7 +59,13 @@ impl Session {
             Some(faults) => faults.scan(&view.published.snapshot).next_batch()?.is_some(),
             None => false,
         };
-        let expected = if failed || definition.on_error == OnError::Null {
+        let replayed = match judged_sessions(&view, &relation)? {
+            None => false,
+            Some(Judged::ByRow) => true,
+            Some(Judged::ByEpoch) if times.late.seams == 0 => false,
+            Some(Judged::ByEpoch) => return Err(seams(&relation.name)),
+        };
+        let expected = if failed || replayed || definition.on_error == OnError::Null {
             super::recompute::without_failures(view.published.clone(), relation.clone()).await?
         } else {
             self.recompute(&view, &relation, definition).await?
@@ -103,6 +113,46 @@ impl Session {
         let plan = without_late(view, relation, definition, plan)?;
         super::query::collect(view, plan, &time_zone).await
     }
+}
+
+/// By which watermark the view's sessions are judged, if it has any that a watermark closes.
+///
+/// Those that are judged row by row are computed anew from the log, in its order: where sessions begin and end may depend
+/// on what was closed when a row came.
+fn judged_sessions(view: &View, relation: &Arc<Relation>) -> Result<Option<Judged>> {
+    let RelationKind::MaterializedView(definition) = &relation.kind else {
+        return Ok(None);
+    };
+    if definition.late.is_empty() {
+        return Ok(None);
+    }
+    let planned = super::plan::plan_relation(&view.catalog, relation)?;
+    let nodes = || planned.plan.ids().map(|id| planned.plan.node(id));
+    let sessions = nodes().filter_map(|node| match node {
+        Node::SessionWindow(session) => session.lateness.map(|late| late.judged),
+        _ => None,
+    });
+    let others = nodes().filter_map(|node| match node {
+        Node::Lateness(lateness) => Some(lateness.judged),
+        _ => None,
+    });
+    let sessions: Vec<Judged> = sessions.collect();
+    let all_by_row = sessions
+        .iter()
+        .copied()
+        .chain(others)
+        .all(|judged| judged == Judged::ByRow);
+    Ok(match (sessions.is_empty(), all_by_row) {
+        (true, _) => None,
+        (false, true) => Some(Judged::ByRow),
+        (false, false) => Some(Judged::ByEpoch),
+    })
+}
+
+fn seams(name: &str) -> Error {
+    Error::semantic("55000", format!("view \"{name}\" cannot be verified"))
+        .with_detail("Rows from before the watermark came to sessions over several relations.")
+        .with_hint("Where such sessions begin and end depends on when the rows came, which no log tells.")
 }
 
 /// The plan in which a LIMIT without an order keeps the first rows in row order, as a maintained view does.
@@ -160,13 +210,17 @@ fn without_late(
         .copied()
         .unwrap_or_default();
     let told = plan.transform_up_with_subqueries(|logical| {
-        let Some(late) = node::extension::<node::RefuseLate>(&logical) else {
+        let windows = node::extension::<node::RefuseLate>(&logical);
+        let sessions = node::extension::<node::SessionWindow>(&logical);
+        let (label, schema) = match (windows, sessions) {
+            (Some(late), _) => (Some(late.label), late.input.schema()),
+            (_, Some(window)) => (window.label, &window.schema),
+            _ => return Ok(Transformed::no(logical)),
+        };
+        let Some(list) = definition.late.iter().find(|list| Some(list.label) == label) else {
             return Ok(Transformed::no(logical));
         };
-        let Some(list) = definition.late.iter().find(|list| list.label == late.label) else {
-            return Ok(Transformed::no(logical));
-        };
-        let schema = Arc::new(late.input.schema().as_arrow().clone());
+        let schema = Arc::new(schema.as_arrow().clone());
         let rows = super::late::refused_pairs(stored, list, &view.published.snapshot, &schema)
             .map_err(|error| datafusion::error::DataFusionError::External(Box::new(error)))?;
         let closed_until = match definition.emit {
@@ -176,16 +230,22 @@ fn without_late(
                     .map_or(i64::MIN, |mark| mark.saturating_add(list.shift_us)),
             ),
         };
-        let told = node::RefuseLate {
-            refused: Some(node::Refused {
-                rows: Arc::new(rows),
-                closed_until,
+        let refused = Some(node::Refused {
+            rows: Arc::new(rows),
+            closed_until,
+        });
+        let told: Arc<dyn UserDefinedLogicalNode> = match (windows, sessions) {
+            (Some(late), _) => Arc::new(node::RefuseLate {
+                refused,
+                ..late.clone()
             }),
-            ..late.clone()
+            (_, Some(window)) => Arc::new(node::SessionWindow {
+                refused,
+                ..window.clone()
+            }),
+            _ => return Ok(Transformed::no(logical)),
         };
-        Ok(Transformed::yes(LogicalPlan::Extension(Extension {
-            node: Arc::new(told),
-        })))
+        Ok(Transformed::yes(LogicalPlan::Extension(Extension { node: told })))
     });
     told.data().map_err(crate::expr::from_datafusion)
 }

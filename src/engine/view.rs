@@ -123,7 +123,8 @@ pub fn step(
     }
     flow.flush(commit)?;
     write_faults(stored, &faults, commit)?;
-    if !faults.late_rows.is_empty() {
+    if !faults.late_rows.is_empty() || faults.seams > 0 {
+        late.seams += faults.seams;
         super::late::write(stored, &faults.late_rows, late, commit)?;
         super::record::write_late(commit, stored.relation, late)?;
     }

@@ -53,6 +53,9 @@ pub struct LateCount {
     pub refused: u64,
     /// Those that are listed.
     pub listed: u64,
+    /// Rows of sessions over several relations that came from before the epoch's watermark.
+    #[serde(default)]
+    pub seams: u64,
 }
 
 /// How far event time is everywhere, as of an epoch.

@@ -10,7 +10,7 @@
 
 use super::{Advance, Faults, First, Keys, Operator, Output, Spec, StepContext, StepMetrics, StepTime};
 use crate::delta::{Batch, Delta, KEY_GROUPS, KeyCodec, Weights, batch_of, key_group};
-use crate::state::{Commit, Durability, Origin, Store, Table, TableId, Tables};
+use crate::state::{Commit, Durability, Origin, Part, Store, Table, TableId, Tables};
 use crate::time::{Epoch, Timestamp};
 use arrow::array::{Array, ArrayRef, Int64Builder, ListBuilder, StringArray, UInt32Array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -41,7 +41,7 @@ pub(super) struct Law<'a> {
     pub(super) oracle: &'a dyn Fn(&[Vec<Row>]) -> Vec<Row>,
 }
 
-type Sum = BTreeMap<Row, i64>;
+pub(super) type Sum = BTreeMap<Row, i64>;
 
 /// A schema of these types.
 pub(super) fn schema_of(types: &[DataType]) -> SchemaRef {
@@ -213,6 +213,8 @@ pub(super) struct Bench<'a> {
     epoch: u64,
     /// What the last step could not take.
     pub(super) faults: Faults,
+    /// How far event time is in all inputs.
+    pub(super) advance: Advance,
 }
 
 fn store() -> &'static Store {
@@ -237,6 +239,7 @@ impl<'a> Bench<'a> {
             shards: Vec::new(),
             epoch: 0,
             faults: Faults::default(),
+            advance: Advance::default(),
         };
         bench.open(Origin::Fresh, count);
         bench
@@ -244,18 +247,19 @@ impl<'a> Bench<'a> {
 
     fn open(&mut self, origin: Origin, count: usize) {
         self.shards.clear();
-        for _ in 0..count {
+        for shard in 0..count {
             let specs = self.spec.tables();
             let tables = self.tables.iter().zip(&specs);
             let tables = tables
                 .map(|(id, spec)| Table::open(store(), *id, spec.shape, origin))
                 .collect();
             let operator = self.spec.build(&self.inputs).expect("the operator builds");
-            self.shards.push((operator, Tables(tables)));
+            self.shards
+                .push((operator, Tables(tables, Part { shard, shards: count })));
         }
     }
 
-    fn restart(&mut self) {
+    pub(super) fn restart(&mut self) {
         self.flush();
         self.open(Origin::Stored, self.shards.len());
     }
@@ -268,7 +272,7 @@ impl<'a> Bench<'a> {
         store().commit(commit, Durability::Buffered).expect("memory takes it");
     }
 
-    fn stored_entries(&self) -> usize {
+    pub(super) fn stored_entries(&self) -> usize {
         let mut entries = 0;
         for table in &self.tables {
             let (from, to) = table.range();
@@ -314,7 +318,7 @@ impl<'a> Bench<'a> {
             let (operator, tables) = &mut self.shards[index];
             let mut context = StepContext {
                 time,
-                watermarks: &vec![Advance::default(); self.inputs.len()],
+                watermarks: &vec![self.advance; self.inputs.len()],
                 tables,
                 faults: &mut self.faults,
                 metrics: &mut StepMetrics::default(),

@@ -20,6 +20,7 @@ mod ordered;
 pub mod over;
 pub mod session;
 pub mod set;
+mod timers;
 pub mod top;
 pub mod union;
 pub mod unnest;
@@ -157,6 +158,9 @@ pub struct Faults {
     pub row_errors: Vec<RowError>,
     /// Rows that came after their windows had closed.
     pub late_rows: Vec<LateRows>,
+    /// How many rows came to sessions, judged by the epoch's watermark, from before it: they may lie beside a session
+    /// that is closed, and where sessions begin and end then depends on when they came.
+    pub seams: u64,
 }
 
 /// A row whose expression failed.

@@ -63,6 +63,8 @@ impl Partition {
 /// A row of a partition, before and after.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place<'a> {
+    /// All of it.
+    pub(super) bytes: &'a [u8],
     /// The encoding of its order columns.
     pub(super) order: &'a [u8],
     /// Its own encoding.
@@ -288,6 +290,12 @@ impl<'a> Place<'a> {
     pub(super) fn of(place: &'a [u8], old: i64, new: i64) -> Self {
         let (rest, length) = place.split_last_chunk::<4>().expect("a place ends with a length");
         let (order, row) = rest.split_at(u32::from_le_bytes(*length) as usize);
-        Self { order, row, old, new }
+        Self {
+            bytes: place,
+            order,
+            row,
+            old,
+            new,
+        }
     }
 }

@@ -56,7 +56,19 @@ fn of_node(node: &Node, inputs: &[&[EventColumn]], widths: &[usize], width: usiz
         Node::Join(join) => joined(join.kind, &join.on, inputs, widths[0]),
         Node::Top(top) => partitioned(inputs[0], &top.partition),
         Node::Over(over) => partitioned(inputs[0], &over.partition),
-        Node::SessionWindow(session) => partitioned(inputs[0], &session.partition),
+        Node::SessionWindow(session) => {
+            let own = session.width(widths[0]);
+            let mut events = partitioned(inputs[0], &session.partition);
+            events.retain(|event| event.column < own);
+            if let Some(late) = session.lateness {
+                events.push(EventColumn {
+                    column: own + 1,
+                    shift_us: late.shift_us,
+                    finality: Finality::Closed,
+                });
+            }
+            events
+        }
         Node::Unnest(unnest) => {
             let kept = inputs[0].iter().filter(|event| !unnest.columns.contains(&event.column));
             kept.copied().collect()

@@ -122,6 +122,7 @@ impl Node {
         match self {
             Self::Close(_) => true,
             Self::Aggregate(aggregate) => aggregate.closing.is_some(),
+            Self::SessionWindow(session) => session.lateness.is_some(),
             _ => false,
         }
     }

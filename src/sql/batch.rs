@@ -82,6 +82,7 @@ enum Twin {
         keys: Vec<Arc<dyn PhysicalExpr>>,
         time: Arc<dyn PhysicalExpr>,
         gap_micros: i64,
+        refused: Option<Refused>,
     },
     Range {
         time: Arc<dyn PhysicalExpr>,
@@ -143,6 +144,7 @@ impl ExtensionPlanner for Twins {
                 keys: all(&window.keys, schema)?,
                 time: physical(&window.time, schema)?,
                 gap_micros: window.gap_micros,
+                refused: window.refused.clone(),
             }
         } else if let Some(window) = node_any.downcast_ref::<WindowClause>() {
             let schema = logical_inputs[0].schema();
@@ -322,10 +324,21 @@ impl Twin {
         };
         let computed = match self {
             Self::Set(kind, quantifier) => compute::set(&inputs[0], &inputs[1], *kind, *quantifier, schema),
-            Self::Session { keys, time, gap_micros } => {
-                let keys = columns(keys, &inputs[0])?;
-                let time = evaluate(time, &inputs[0])?;
-                compute::session(&inputs[0], &keys, &time, *gap_micros, schema)
+            Self::Session {
+                keys,
+                time,
+                gap_micros,
+                refused,
+            } => {
+                let input = match refused {
+                    Some(refused) => compute::without_refused(&inputs[0], refused).map_err(external)?,
+                    None => inputs[0].clone(),
+                };
+                let keys = columns(keys, &input)?;
+                let time = evaluate(time, &input)?;
+                let sessions = compute::session(&input, &keys, &time, *gap_micros, schema);
+                let until = refused.as_ref().and_then(|refused| refused.closed_until);
+                sessions.and_then(|sessions| compute::closed(&sessions, until))
             }
             Self::Range { time, range } => {
                 let time = evaluate(time, &inputs[0])?;

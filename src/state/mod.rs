@@ -22,6 +22,7 @@ pub use arranged::{Arranged, Group};
 pub use keyed::Keyed;
 pub use store::{Checked, Commit, Durability, Scan, Snapshot, Store};
 
+use crate::delta::KEY_GROUPS;
 use crate::error::Result;
 
 /// The number of a state table; never reused.
@@ -117,7 +118,29 @@ impl Table {
 
 /// The state tables of one operator in one shard, in the order of its spec.
 #[derive(Debug, Default)]
-pub struct Tables(pub Vec<Table>);
+pub struct Tables(pub Vec<Table>, pub Part);
+
+/// Which key groups a shard has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// The number of the shard.
+    pub shard: usize,
+    /// Of how many.
+    pub shards: usize,
+}
+
+impl Default for Part {
+    fn default() -> Self {
+        Self { shard: 0, shards: 1 }
+    }
+}
+
+impl Part {
+    /// Whether a key group is the shard's.
+    pub fn owns(self, group: u8) -> bool {
+        usize::from(group) * self.shards / KEY_GROUPS == self.shard
+    }
+}
 
 impl Tables {
     /// The keyed table at `index`.

@@ -104,21 +104,28 @@ fn describe(node: &Node, inputs: &[&[String]]) -> (Details, Vec<String>) {
         Node::Lateness(lateness) => {
             let mut columns = first();
             columns.truncate(lateness.width(inputs[0].len()));
-            let by = match lateness.judged {
-                Judged::ByRow => "the row's",
-                Judged::ByEpoch => "the epoch's",
-            };
-            (vec![("watermark", by.to_owned())], columns)
+            (vec![("watermark", judged(lateness.judged).to_owned())], columns)
         }
         Node::Close(close) => (vec![("until", inputs[0][close.column].clone())], first()),
         Node::SessionWindow(session) => {
             let mut details = vec![("time", inputs[0][session.time].clone())];
             partition(&mut details, &session.partition, inputs[0]);
             details.push(("gap", format!("{} us", session.gap_us)));
+            if let Some(late) = &session.lateness {
+                details.push(("watermark", judged(late.judged).to_owned()));
+            }
             let mut columns = first();
+            columns.truncate(session.width(inputs[0].len()));
             columns.extend(["window_start".to_owned(), "window_end".to_owned()]);
             (details, columns)
         }
+    }
+}
+
+fn judged(judged: Judged) -> &'static str {
+    match judged {
+        Judged::ByRow => "the row's",
+        Judged::ByEpoch => "the epoch's",
     }
 }
 

@@ -215,6 +215,11 @@ fn kept(node: &Node, named: &dyn Fn(&[usize]) -> String, largest: Size) -> Kept 
             }
             _ => keep("the rows of both sides".to_owned(), largest),
         },
+        Node::SessionWindow(session) if session.lateness.is_some() => Kept {
+            what: Some("the rows of open sessions".to_owned()),
+            size: Size::Constant,
+            cleaned: Some("the watermark"),
+        },
         Node::Top(_) | Node::Over(_) | Node::SessionWindow(_) => keep("the rows of each partition".to_owned(), largest),
         Node::Close(_) => Kept {
             what: Some("the rows of open windows".to_owned()),

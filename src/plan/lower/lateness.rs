@@ -6,24 +6,17 @@ use crate::expr::Expression;
 use crate::operator::lateness::{Judged, Lateness};
 use crate::plan::{Node, NodeId, event};
 use crate::sql::bind::node;
+use datafusion::common::DFSchema;
+use datafusion::logical_expr::Expr;
 
 impl Lowering {
     /// A window over a time that follows no watermark refuses nothing.
     pub(super) fn refuse_late(&mut self, late: &node::RefuseLate) -> Result<NodeId> {
         let input = self.node(&late.input)?;
-        let time = self.bind(&late.time, late.input.schema())?;
-        let events = event::of(&self.plan, input);
-        let shift = time.as_shifted_column().and_then(|(column, shift)| {
-            let event = events.iter().find(|event| event.column == column)?;
-            Some(event.shift_us.saturating_add(shift))
-        });
-        let Some(shift_us) = shift else {
+        let Some(shift_us) = self.shift(input, &late.time, late.input.schema())? else {
             return Ok(input);
         };
-        let (input, judged) = match self.carry(input)? {
-            Some(carried) => (carried, Judged::ByRow),
-            None => (input, Judged::ByEpoch),
-        };
+        let (input, judged) = self.judged(input)?;
         let lateness = Lateness {
             label: late.label,
             shift_us,
@@ -31,6 +24,24 @@ impl Lowering {
             judged,
         };
         self.add(Node::Lateness(lateness), vec![input])
+    }
+
+    /// How far a time over a node's columns is ahead of the streams' event time; `None` if it does not follow it.
+    pub(super) fn shift(&mut self, input: NodeId, time: &Expr, schema: &DFSchema) -> Result<Option<i64>> {
+        let time = self.bind(time, schema)?;
+        let events = event::of(&self.plan, input);
+        Ok(time.as_shifted_column().and_then(|(column, shift)| {
+            let event = events.iter().find(|event| event.column == column)?;
+            Some(event.shift_us.saturating_add(shift))
+        }))
+    }
+
+    /// The node with the watermark that judges each of its rows in the last column, where it is not the epoch's.
+    pub(super) fn judged(&mut self, input: NodeId) -> Result<(NodeId, Judged)> {
+        Ok(match self.carry(input)? {
+            Some(carried) => (carried, Judged::ByRow),
+            None => (input, Judged::ByEpoch),
+        })
     }
 
     /// The same node with, in one more column at the end, the watermark just before each row in its stream's log;

@@ -2,7 +2,7 @@
 
 use super::Lowering;
 use crate::error::{Error, Result};
-use crate::operator::session::SessionWindow;
+use crate::operator::session::{SessionLateness, SessionWindow};
 use crate::operator::set::{All, SetKind, SetOperation};
 use crate::operator::union::Union;
 use crate::plan::{Node, NodeId};
@@ -78,15 +78,33 @@ impl Lowering {
         let time = places
             .pop()
             .ok_or_else(|| Error::internal("a session window without a time"))?;
+        let added = self.plan.schema(extended).fields().len();
+        let shift = match window.label {
+            Some(_) => self.shift(input, &window.time, schema)?,
+            None => None,
+        };
+        let (below, lateness) = match (window.label, shift) {
+            (Some(label), Some(shift_us)) => {
+                let (below, judged) = self.judged(extended)?;
+                let lateness = SessionLateness {
+                    label,
+                    shift_us,
+                    judged,
+                    listed: width,
+                };
+                (below, Some(lateness))
+            }
+            _ => (extended, None),
+        };
         let session = SessionWindow {
             partition: places,
             time,
             gap_us: window.gap_micros,
+            lateness,
         };
-        let node = self.add(Node::SessionWindow(session), vec![extended])?;
+        let node = self.add(Node::SessionWindow(session), vec![below])?;
         // Of the columns that were added for keys and time nothing is left.
         let columns = self.columns(node);
-        let added = self.plan.schema(extended).fields().len();
         let kept = columns[..width].iter().chain(&columns[added..]).cloned().collect();
         self.map(node, None, kept)
     }

@@ -92,7 +92,7 @@ fn places(plan: &Plan, node: &Node, inputs: &[NodeId], predicate: &Expression) -
         }
         Node::Top(top) => as_is(within(&top.partition)),
         Node::Over(over) => as_is(within(&over.partition)),
-        Node::SessionWindow(session) => as_is(within(&session.partition)),
+        Node::SessionWindow(session) => as_is(session.lateness.is_none() && within(&session.partition)),
         Node::Unnest(unnest) => as_is(columns.iter().all(|column| !unnest.columns.contains(column))),
         Node::Join(join) => joined(join, plan.width(inputs[0]), predicate, &columns),
         // What is late is told of all rows, and what is held back is held for all.

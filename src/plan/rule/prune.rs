@@ -95,6 +95,7 @@ fn kept(node: &Node, read: &Columns, width: usize) -> Columns {
         }
         // Beside the input's columns, which break ties, the results that are read.
         Node::Over(over) => kept.extend(0..width - over.calls.len()),
+        Node::SessionWindow(session) if session.lateness.is_some() => kept.extend(0..width),
         Node::SessionWindow(session) => {
             kept.extend(session.partition.iter().copied());
             kept.extend([session.time, width - 2, width - 1]);
@@ -146,6 +147,7 @@ fn needed(node: &Node, output: &Columns, widths: &[usize]) -> Vec<Columns> {
         Node::Top(_) | Node::SetOperation(_) | Node::Over(_) | Node::Lateness(_) | Node::Close(_) => {
             widths.iter().map(every).collect()
         }
+        Node::SessionWindow(session) if session.lateness.is_some() => widths.iter().map(every).collect(),
         Node::SessionWindow(_) | Node::Unnest(_) => {
             vec![output.iter().copied().filter(|column| *column < widths[0]).collect()]
         }

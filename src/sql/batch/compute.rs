@@ -39,7 +39,33 @@ fn encoded(columns: &[ArrayRef], rows: usize) -> Result<Vec<OwnedRow>> {
 
 /// The rows less those that were refused, of windows that are shown.
 pub(super) fn without_late(input: &RecordBatch, refused: &Refused, schema: &SchemaRef) -> Result<RecordBatch> {
-    let named = |rows: &RecordBatch| batch_of(schema.clone(), rows.columns().to_vec(), rows.num_rows());
+    closed(&less(input, refused, schema)?, refused.closed_until)
+}
+
+/// The rows less those that were refused, before they get windows.
+pub(super) fn without_refused(input: &RecordBatch, refused: &Refused) -> Result<RecordBatch> {
+    less(input, refused, &input.schema())
+}
+
+/// The rows of windows that end by a time, all of them where it is not given.
+pub(super) fn closed(rows: &RecordBatch, until: Option<i64>) -> Result<RecordBatch> {
+    let Some(until) = until else {
+        return Ok(rows.clone());
+    };
+    let ends = cast(rows.column(rows.num_columns() - 1), &DataType::Int64)?;
+    let ends = ends.as_primitive::<Int64Type>();
+    let shown: BooleanArray = ends
+        .iter()
+        .map(|end| Some(end.is_some_and(|end| end <= until)))
+        .collect();
+    let kept = filter_record_batch(rows, &shown)?;
+    batch_of(rows.schema(), kept.columns().to_vec(), kept.num_rows())
+}
+
+/// The rows less those that were refused, which may have windows behind the same columns.
+fn less(input: &RecordBatch, refused: &Refused, schema: &SchemaRef) -> Result<RecordBatch> {
+    let width = schema.fields().len();
+    let named = |rows: &RecordBatch| batch_of(schema.clone(), rows.columns()[..width].to_vec(), rows.num_rows());
     let mut all = Delta::from(Batch::inserts(named(input)?));
     for batch in &refused.rows.batches {
         all.push(
@@ -51,11 +77,7 @@ pub(super) fn without_late(input: &RecordBatch, refused: &Refused, schema: &Sche
         );
     }
     let left = all.consolidate(schema)?.concat(schema)?;
-    let ends = cast(left.rows.column(schema.fields().len() - 1), &DataType::Int64)?;
-    let ends = ends.as_primitive::<Int64Type>();
-    let shown = |row: &usize| refused.closed_until.is_none_or(|until| ends.value(*row) <= until);
-    let rows = (0..left.len()).filter(shown);
-    let indices = rows.flat_map(|row| std::iter::repeat_n(row as u32, left.weights.at(row).max(0) as usize));
+    let indices = (0..left.len()).flat_map(|row| std::iter::repeat_n(row as u32, left.weights.at(row).max(0) as usize));
     taken(&left.rows, &indices.collect::<Vec<_>>(), schema, Vec::new())
 }
 

@@ -56,6 +56,10 @@ pub struct SessionWindow {
     pub time: Expr,
     /// Rows so far apart are in two sessions, in microseconds.
     pub gap_micros: i64,
+    /// The number under which refused rows are listed, where there may be a watermark.
+    pub label: Option<i64>,
+    /// What a view has refused.
+    pub refused: Option<Refused>,
     /// The input's columns, `window_start`, `window_end`.
     pub schema: DFSchemaRef,
 }
@@ -270,11 +274,12 @@ impl UserDefinedLogicalNodeCore for SessionWindow {
         expressions
     }
 
-    /// A filter on what is not a key would change the sessions.
+    /// A filter on what is not a key would change the sessions, and any filter what is told of late rows.
     fn prevent_predicate_push_down_columns(&self) -> std::collections::HashSet<String> {
         let keys: Vec<String> = self
             .keys
             .iter()
+            .filter(|_| self.label.is_none())
             .filter_map(|key| match key {
                 Expr::Column(column) => Some(column.name.clone()),
                 _ => None,
@@ -312,13 +317,16 @@ impl UserDefinedLogicalNodeCore for SessionWindow {
             input,
             keys: expressions,
             time,
-            gap_micros: self.gap_micros,
             schema,
+            ..self.clone()
         })
     }
 
     fn necessary_children_exprs(&self, output_columns: &[usize]) -> Option<Vec<Vec<usize>>> {
         let own = self.schema.fields().len().saturating_sub(2);
+        if self.label.is_some() {
+            return Some(vec![(0..own).collect()]);
+        }
         Some(vec![
             output_columns.iter().copied().filter(|column| *column < own).collect(),
         ])

@@ -940,12 +940,17 @@ fn refuse_late(windows: LogicalPlan, time: Expr, size_us: Option<i64>, lengths: 
     }
     let text = format!("{} {time} {size_us:?} {lengths:?}", windows.display_indent());
     node::plan(RefuseLate {
-        label: xxhash_rust::xxh3::xxh3_64(text.as_bytes()).cast_signed(),
+        label: label_of(&text),
         input: windows,
         time,
         size_us,
         refused: None,
     })
+}
+
+/// The number of windows from what they are.
+fn label_of(text: &str) -> i64 {
+    xxhash_rust::xxh3::xxh3_64(text.as_bytes()).cast_signed()
 }
 
 /// Whether a relation that a plan reads has a watermark.
@@ -977,11 +982,17 @@ fn session(input: LogicalPlan, keys: Vec<Expr>, time: Expr, gap_micros: i64) -> 
         fields.push((None, Arc::new(kind.field(name, Nullability::Nullable))));
     }
     let schema = Arc::new(DFSchema::new_with_metadata(fields, Default::default())?);
+    let label = has_watermark(&input).then(|| {
+        let keys: Vec<String> = keys.iter().map(ToString::to_string).collect();
+        label_of(&format!("{} {time} {keys:?} {gap_micros}", input.display_indent()))
+    });
     Ok(node::plan(SessionWindow {
         input,
         keys,
         time,
         gap_micros,
+        label,
+        refused: None,
         schema,
     }))
 }

@@ -9,7 +9,12 @@
 //!   change            +                               (joins the first two)
 //!   stretch  <--------------->
 //! ```
+//!
+//! Where a watermark closes sessions, only open ones are kept, and what comes too late is refused (`late`).
 
+mod late;
+
+use super::lateness::Judged;
 use super::ordered::{Ordered, OrderedChanges, Partition, Place, merge};
 use super::{Keys, Operator, Output, Spec, StepContext, TableSpec};
 use crate::delta::{Batch, Delta, Weights, batch_of};
@@ -28,6 +33,38 @@ pub struct SessionWindow {
     pub time: usize,
     /// Rows at least so many microseconds apart are in different sessions.
     pub gap_us: i64,
+    /// What a watermark does to them, where there is one on the time.
+    pub lateness: Option<SessionLateness>,
+}
+
+/// What a watermark does to sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SessionLateness {
+    /// The number under which refused rows are listed.
+    pub label: i64,
+    /// How far the time is ahead of the streams' event time, in microseconds.
+    pub shift_us: i64,
+    /// By which watermark rows are judged.
+    pub judged: Judged,
+    /// How many of the input's columns, from the first, are listed.
+    pub listed: usize,
+}
+
+impl SessionLateness {
+    /// The number of an input's columns that are rows of it, without what judges them.
+    pub fn width(&self, input: usize) -> usize {
+        match self.judged {
+            Judged::ByRow => input - 1,
+            Judged::ByEpoch => input,
+        }
+    }
+}
+
+impl SessionWindow {
+    /// The number of an input's columns that are put out.
+    pub fn width(&self, input: usize) -> usize {
+        self.lateness.map_or(input, |late| late.width(input))
+    }
 }
 
 impl Spec for SessionWindow {
@@ -40,6 +77,7 @@ impl Spec for SessionWindow {
         let fields: Vec<Field> = inputs[0]
             .fields()
             .iter()
+            .take(self.width(inputs[0].fields().len()))
             .chain([time, time])
             .enumerate()
             .map(|(index, field)| super::output_field(field, index))
@@ -55,10 +93,14 @@ impl Spec for SessionWindow {
     }
 
     fn tables(&self) -> Vec<TableSpec> {
-        vec![TableSpec {
-            name: "rows",
+        let table = |name| TableSpec {
+            name,
             shape: Shape::Arranged,
-        }]
+        };
+        match self.lateness {
+            None => vec![table("rows")],
+            Some(_) => vec![table("rows of open sessions"), table("ends of open sessions")],
+        }
     }
 
     fn build(&self, inputs: &[SchemaRef]) -> Result<Box<dyn Operator>> {
@@ -66,6 +108,9 @@ impl Spec for SessionWindow {
         if !matches!(kind, DataType::Timestamp(arrow::datatypes::TimeUnit::Microsecond, _)) {
             return Err(Error::unsupported(format!("sessions over {kind} are not supported"))
                 .with_hint("Use a column of type timestamp or timestamptz."));
+        }
+        if let Some(late) = self.lateness {
+            return Ok(Box::new(late::Running::new(self, late, &inputs[0], kind)?));
         }
         Ok(Box::new(Running {
             ordered: Ordered::by_time(&self.partition, self.time, &inputs[0])?,
@@ -248,7 +293,7 @@ mod tests {
 
         #[test]
         fn laws(changes in actions(vec![rows_of(&[&["a", "b"], TIMES])], 30), gap in 1..5_i64) {
-            let spec = SessionWindow { partition: vec![0], time: 1, gap_us: gap * 1_000_000 };
+            let spec = SessionWindow { partition: vec![0], time: 1, gap_us: gap * 1_000_000, lateness: None };
             let oracle = |inputs: &[Vec<Row>]| {
                 let mut out: Vec<Row> = Vec::new();
                 for row in &inputs[0] {

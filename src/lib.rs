@@ -75,7 +75,7 @@
 //!    never waits for it.
 //! 2. The text is parsed and bound as above, but not lowered: [`engine::query`] gives DataFusion the rows of
 //!    `per_city` from the epoch's snapshot, and DataFusion runs the rest in batch. What DataFusion means differently,
-//!    or cannot do, has a twin in [`sql::batch`].
+//!    or cannot do, has a twin in `engine::batch`.
 //! 3. Batches stream to the client, value by value in PostgreSQL's text or binary form ([`types`]), under the
 //!    client's own back-pressure.
 //!

@@ -6,11 +6,13 @@
 //!
 //! - `session`, `transaction`, `settings`, `cursor`: what a client has open
 //! - `query`, `change`, `copy`, `definition`, `show`, `explain`, `subscribe`, `verify`: the statements by family
+//! - `batch`, `executor`: how a query runs once
 //! - `driver`, `base`, `view`, `build`, `install`: how an epoch is made, and how views come to life
 //! - `source`, `entrance`: how rows come in that no client sends
 //! - `published`, `record`: what readers see, and what is written about it
 
 pub(crate) mod base;
+pub(crate) mod batch;
 pub(crate) mod build;
 pub(crate) mod change;
 pub(crate) mod command;

@@ -113,7 +113,7 @@ pub fn session_state(time_zone: &str) -> SessionState {
         .with_collect_statistics(false);
     config.options_mut().execution.time_zone = Some(time_zone.to_owned());
     let state = SessionContext::new_with_config(config).state();
-    crate::sql::prepare_state(state)
+    super::batch::prepare(state)
 }
 
 /// Runs a bound plan and streams its rows, named and typed as the columns say.
@@ -134,7 +134,7 @@ pub async fn run(view: &View, plan: LogicalPlan, columns: &[ResultColumn], time_
 
 async fn plan_physical(view: &View, plan: LogicalPlan, time_zone: &str) -> Result<Arc<dyn ExecutionPlan>> {
     let attached = view.attach(plan)?;
-    let optimised = crate::sql::optimise_batch(attached)?;
+    let optimised = super::batch::optimise(attached)?;
     let state = session_state(time_zone);
     state
         .query_planner()

@@ -15,7 +15,7 @@ use crate::time::{Epoch, Timestamp};
 use arrow::array::{Array, ArrayRef, Int64Builder, ListBuilder, StringArray, UInt32Array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use proptest::prelude::*;
+use proptest::prelude::{BoxedStrategy, Just, Strategy, any, prop, prop_oneof};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};

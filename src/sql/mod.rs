@@ -4,7 +4,6 @@
 //! catalog and makes DataFusion logical plans with PostgreSQL's types and meaning; [`function`] is PostgreSQL's
 //! functions where DataFusion's differ. [`error`] brings every failure into PostgreSQL's words.
 
-pub mod batch;
 pub mod bind;
 pub mod data_type;
 pub mod error;
@@ -12,7 +11,6 @@ pub mod function;
 pub mod parser;
 pub mod statement;
 
-pub use batch::{optimise_batch, prepare as prepare_state};
 pub use bind::{constant_plan, optimise, with_parameter_values};
 pub use parser::{parse, parse_query, relation_names};
 pub use sqlparser::ast;

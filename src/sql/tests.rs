@@ -3,12 +3,13 @@
 //! A [`Lab`] is a catalog and rows in memory; it runs what the binder makes on DataFusion alone.
 
 use crate::catalog::{Catalog, Column, Relation, RelationId, RelationKind, Stream};
+use crate::engine::batch;
 use crate::error::{Error, Result};
 use crate::sql::bind::change::OnConflict;
 use crate::sql::bind::{BindSettings, Binder, Bound, NoSystemRelations, ParameterTypes, RelationSource, fix_now};
 use crate::sql::error::from_datafusion;
 use crate::sql::statement::{ColumnDefinition, Name, Parsed};
-use crate::sql::{Statement, optimise_batch, parse, prepare_state};
+use crate::sql::{Statement, parse};
 use crate::types::Type;
 use crate::types::text::{Settings, column_to_text};
 use arrow::array::{Array, RecordBatch};
@@ -189,9 +190,9 @@ impl Lab {
             })
             .data()
             .map_err(from_datafusion)?;
-        let plan = optimise_batch(plan)?;
+        let plan = batch::optimise(plan)?;
         let config = SessionConfig::new().with_target_partitions(1);
-        let state = prepare_state(SessionContext::new_with_config(config).state());
+        let state = batch::prepare(SessionContext::new_with_config(config).state());
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let physical = state

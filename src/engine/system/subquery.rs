@@ -47,7 +47,7 @@ impl Function {
 
     /// The value for some arguments.
     async fn value(&self, arguments: &[ScalarValue]) -> Result<ScalarValue> {
-        let plan = crate::sql::optimise_batch(self.subquery.with_values(arguments)?)?;
+        let plan = crate::engine::batch::optimise(self.subquery.with_values(arguments)?)?;
         let state = crate::engine::query::session_state(&self.zone);
         let physical = state
             .query_planner()

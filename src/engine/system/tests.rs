@@ -218,9 +218,9 @@ fn try_query(text: &str) -> Result<Vec<Vec<String>>> {
     if text.contains("$1") {
         return Ok(Vec::new());
     }
-    let plan = crate::sql::optimise_batch(bound.plan)?;
+    let plan = crate::engine::batch::optimise(bound.plan)?;
     let config = SessionConfig::new().with_target_partitions(1);
-    let state = crate::sql::prepare_state(SessionContext::new_with_config(config).state());
+    let state = crate::engine::batch::prepare(SessionContext::new_with_config(config).state());
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let batches = runtime
         .block_on(async {

@@ -3,6 +3,7 @@
 use super::Session;
 use crate::error::Error;
 use crate::sql::error::external;
+use crate::time::Clock;
 use crate::types::{Nullability, Type};
 use arrow::array::{ArrayRef, AsArray, Float64Array, StringArray, TimestampMicrosecondArray};
 use arrow::datatypes::{DataType, FieldRef};
@@ -219,8 +220,9 @@ impl ScalarUDFImpl for SessionFunction {
                 Ok(ColumnarValue::Array(Arc::new(array)))
             }
             Answer::TimeOfDay => {
-                let now = chrono::Utc::now().format("%a %b %d %H:%M:%S%.6f %Y UTC").to_string();
-                one(ScalarValue::Utf8(Some(now)))
+                let now = chrono::DateTime::from_timestamp_micros(wall_clock_micros());
+                let text = now.map(|now| now.format("%a %b %d %H:%M:%S%.6f %Y UTC").to_string());
+                one(ScalarValue::Utf8(text))
             }
             Answer::Random => {
                 let values: Vec<f64> = (0..args.number_rows).map(|_| random_unit()).collect();
@@ -286,7 +288,7 @@ fn setting(variables: &BTreeMap<String, String>, args: &ScalarFunctionArgs) -> D
 }
 
 fn wall_clock_micros() -> i64 {
-    chrono::Utc::now().timestamp_micros()
+    Clock::System.now().0
 }
 
 /// 64 bits that nobody can foresee: the hasher's keys are drawn from the operating system.

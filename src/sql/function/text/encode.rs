@@ -3,7 +3,7 @@
 use super::strings;
 use crate::error::{Error, Result};
 use crate::sql::function::definition::Call;
-use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, StringArray, StringBuilder};
+use arrow::array::{ArrayRef, AsArray, BinaryArray, StringArray, StringBuilder};
 use arrow::datatypes::{Int32Type, Int64Type};
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 use super::rows3;
 use crate::error::{Error, Result};
 use crate::sql::function::definition::Call;
-use arrow::array::{Array, ArrayRef, AsArray, StringBuilder};
+use arrow::array::{ArrayRef, AsArray, StringBuilder};
 use arrow::datatypes::Int32Type;
 use std::sync::Arc;
 

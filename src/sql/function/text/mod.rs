@@ -11,7 +11,7 @@ use super::definition::{Call, Definition, Kind, Overload};
 use super::pattern::{Case, compile_like, compile_similar};
 use crate::error::Result;
 use crate::types::Type;
-use arrow::array::{Array, ArrayRef, AsArray, Int32Array, ListBuilder, StringArray, StringBuilder};
+use arrow::array::{ArrayRef, AsArray, Int32Array, ListBuilder, StringArray, StringBuilder};
 use encode::{convert_from, convert_to, decode, encode, md5, to_hex4, to_hex8};
 use letters::{chr, in_case, initcap, replace, translate};
 use list::{array_to_string, string_to_array};

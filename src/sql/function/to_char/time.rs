@@ -25,19 +25,40 @@ impl Fields {
     }
 
     fn field(&self, keyword: &str, fill: bool, style: Option<Ordinal>, output: &mut String) {
-        let moment = self.moment;
-        let (civil, of_day) = (moment.civil(), moment.of_day());
-        let days = moment.local.div_euclid(DAY_MICROS);
-        let year = if civil.year > 0 { civil.year } else { 1 - civil.year };
-        let hour = of_day / HOUR_MICROS;
-        let hour12 = if hour % 12 == 0 { 12 } else { hour % 12 };
-        let micros = of_day % SECOND_MICROS;
-        let offset = i64::from(moment.offset.unwrap_or(0));
-        let month_name = MONTHS[civil.month as usize - 1];
-        let day_name = DAYS[weekday(days) as usize];
+        let Some((number, width)) = self.day_number(keyword).or_else(|| self.clock_number(keyword)) else {
+            return self.word(keyword, fill, output);
+        };
+        let text = if fill {
+            zero_padded(number, width)
+        } else {
+            number.to_string()
+        };
+        output.push_str(&text);
+        if let Some(style) = style {
+            output.push_str(ordinal(number, style));
+        }
+    }
+
+    /// The days since the epoch.
+    fn days(&self) -> i64 {
+        self.moment.local.div_euclid(DAY_MICROS)
+    }
+
+    /// The year as it is counted, before Christ and after.
+    fn year(&self) -> i64 {
+        let year = self.moment.civil().year;
+        if year > 0 { year } else { 1 - year }
+    }
+
+    /// A number of the calendar and its width.
+    fn day_number(&self, keyword: &str) -> Option<(i64, usize)> {
+        let civil = self.moment.civil();
+        let days = self.days();
+        let year = self.year();
         let (iso_year, iso_number) = iso_week(days);
         let day_of_year = days - days_of_civil(civil.year, 1, 1) + 1;
-        let (number, width) = match keyword {
+        let iso_day = (weekday(days) + 6).rem_euclid(7) + 1;
+        Some(match keyword {
             "YYYY" => (year, 4),
             "YYY" => (year % 1000, 3),
             "YY" => (year % 100, 2),
@@ -49,11 +70,28 @@ impl Fields {
             "MM" => (i64::from(civil.month), 2),
             "DD" => (i64::from(civil.day), 2),
             "DDD" => (day_of_year, 3),
-            "IDDD" => ((iso_number - 1) * 7 + (weekday(days) + 6).rem_euclid(7) + 1, 3),
+            "IDDD" => ((iso_number - 1) * 7 + iso_day, 3),
             "D" => (weekday(days) + 1, 1),
-            "ID" => ((weekday(days) + 6).rem_euclid(7) + 1, 1),
+            "ID" => (iso_day, 1),
+            "Q" => ((i64::from(civil.month) - 1) / 3 + 1, 1),
+            "WW" => ((day_of_year - 1) / 7 + 1, 2),
+            "W" => ((i64::from(civil.day) - 1) / 7 + 1, 1),
+            "IW" => (iso_number, 2),
+            "CC" if civil.year > 0 => ((year + 99) / 100, 2),
+            "CC" => (-((year + 99) / 100), 2),
+            "J" => (days + 2_440_588, 1),
+            _ => return None,
+        })
+    }
+
+    /// A number of the clock and its width.
+    fn clock_number(&self, keyword: &str) -> Option<(i64, usize)> {
+        let of_day = self.moment.of_day();
+        let hour = of_day / HOUR_MICROS;
+        let micros = of_day % SECOND_MICROS;
+        Some(match keyword {
             "HH24" => (hour, 2),
-            "HH" | "HH12" => (hour12, 2),
+            "HH" | "HH12" => (if hour % 12 == 0 { 12 } else { hour % 12 }, 2),
             "MI" => (of_day / MINUTE_MICROS % 60, 2),
             "SS" => (of_day / SECOND_MICROS % 60, 2),
             "SSSS" | "SSSSS" => (of_day / SECOND_MICROS, 1),
@@ -65,28 +103,29 @@ impl Fields {
             "FF4" => (micros / 100, 4),
             "FF5" => (micros / 10, 5),
             "FF6" => (micros, 6),
-            "Q" => ((i64::from(civil.month) - 1) / 3 + 1, 1),
-            "WW" => ((day_of_year - 1) / 7 + 1, 2),
-            "W" => ((i64::from(civil.day) - 1) / 7 + 1, 1),
-            "IW" => (iso_number, 2),
-            "CC" => (
-                if civil.year > 0 {
-                    (year + 99) / 100
-                } else {
-                    -((year + 99) / 100)
-                },
-                2,
-            ),
-            "J" => (days + 2_440_588, 1),
-            "TZM" => (offset.abs() / 60 % 60, 2),
-            "Y,YYY" => {
-                output.push_str(&format!("{},{:03}", year / 1000, year % 1000));
-                return;
-            }
-            "MONTH" | "Month" | "month" => return output.push_str(&name(month_name, keyword, 9, fill)),
-            "MON" | "Mon" | "mon" => return output.push_str(&name(month_name, keyword, 0, fill)),
-            "DAY" | "Day" | "day" => return output.push_str(&name(day_name, keyword, 9, fill)),
-            "DY" | "Dy" | "dy" => return output.push_str(&name(day_name, keyword, 0, fill)),
+            "TZM" => (self.offset().abs() / 60 % 60, 2),
+            _ => return None,
+        })
+    }
+
+    /// Seconds east of Greenwich.
+    fn offset(&self) -> i64 {
+        i64::from(self.moment.offset.unwrap_or(0))
+    }
+
+    /// What is not a plain number.
+    fn word(&self, keyword: &str, fill: bool, output: &mut String) {
+        let civil = self.moment.civil();
+        let month_name = MONTHS[civil.month as usize - 1];
+        let day_name = DAYS[weekday(self.days()) as usize];
+        let offset = self.offset();
+        let sign = if offset < 0 { '-' } else { '+' };
+        output.push_str(&match keyword {
+            "Y,YYY" => format!("{},{:03}", self.year() / 1000, self.year() % 1000),
+            "MONTH" | "Month" | "month" => name(month_name, keyword, 9, fill),
+            "MON" | "Mon" | "mon" => name(month_name, keyword, 0, fill),
+            "DAY" | "Day" | "day" => name(day_name, keyword, 9, fill),
+            "DY" | "Dy" | "dy" => name(day_name, keyword, 0, fill),
             "RM" | "rm" => {
                 let roman = ROMAN_MONTHS[civil.month as usize - 1];
                 let roman = if keyword == "rm" {
@@ -94,40 +133,18 @@ impl Fields {
                 } else {
                     roman.to_owned()
                 };
-                return output.push_str(&if fill { format!("{roman:<4}") } else { roman });
+                if fill { format!("{roman:<4}") } else { roman }
             }
-            "TZH" => {
-                output.push_str(&format!(
-                    "{}{:02}",
-                    if offset < 0 { '-' } else { '+' },
-                    offset.abs() / 3600
-                ));
-                return;
+            "TZH" => format!("{sign}{:02}", offset.abs() / 3600),
+            "OF" if offset % 3600 == 0 => format!("{sign}{:02}", offset.abs() / 3600),
+            "OF" => format!("{sign}{:02}:{:02}", offset.abs() / 3600, offset.abs() / 60 % 60),
+            "TZ" => self.zone_name.to_uppercase(),
+            "tz" => self.zone_name.to_lowercase(),
+            half => {
+                let afternoon = self.moment.of_day() >= 12 * HOUR_MICROS;
+                halves(half, afternoon, civil.year <= 0)
             }
-            "OF" => {
-                output.push_str(&format!(
-                    "{}{:02}",
-                    if offset < 0 { '-' } else { '+' },
-                    offset.abs() / 3600
-                ));
-                if offset % 3600 != 0 {
-                    output.push_str(&format!(":{:02}", offset.abs() / 60 % 60));
-                }
-                return;
-            }
-            "TZ" => return output.push_str(&self.zone_name.to_uppercase()),
-            "tz" => return output.push_str(&self.zone_name.to_lowercase()),
-            half => return output.push_str(&halves(half, hour >= 12, civil.year <= 0)),
-        };
-        let text = if fill {
-            zero_padded(number, width)
-        } else {
-            number.to_string()
-        };
-        output.push_str(&text);
-        if let Some(style) = style {
-            output.push_str(ordinal(number, style));
-        }
+        });
     }
 }
 

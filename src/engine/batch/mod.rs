@@ -1,4 +1,4 @@
-//! The batch twins of the nodes that DataFusion does not have (see [`crate::sql::bind::node`]).
+//! Plans that run once: the batch twins of the nodes that DataFusion does not have (see [`crate::sql::bind::node`]).
 //!
 //! Each gathers its inputs and computes its result in one go, in the plainest way there is: what a maintained view
 //! does step by step is verified against this. [`prepare`] teaches a DataFusion session to plan them.
@@ -39,7 +39,7 @@ use std::sync::Arc;
 ///
 /// Its physical rules leave filters where they are: a condition that can fail must not be merged with the one that
 /// keeps it from failing.
-pub fn prepare(state: SessionState) -> SessionState {
+pub(crate) fn prepare(state: SessionState) -> SessionState {
     let rules = PhysicalOptimizer::new()
         .rules
         .into_iter()
@@ -52,8 +52,8 @@ pub fn prepare(state: SessionState) -> SessionState {
 }
 
 /// Simplifies a plan that is to be run in batch.
-pub fn optimise_batch(plan: LogicalPlan) -> crate::error::Result<LogicalPlan> {
-    super::optimise(distinct::without_distinct(plan)?)
+pub(crate) fn optimise(plan: LogicalPlan) -> crate::error::Result<LogicalPlan> {
+    crate::sql::optimise(distinct::without_distinct(plan)?)
 }
 
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 use tokio_postgres::{Client, NoTls};
 
@@ -30,16 +30,23 @@ pub(crate) fn trial(
     name: impl Into<String>,
     work: impl FnOnce() -> std::result::Result<(), Failed> + Send + 'static,
 ) -> Trial {
-    Trial::test(name, || {
+    trial_within(name, TEST_TIMEOUT, work)
+}
+
+/// The same with a limit of its own.
+pub(crate) fn trial_within(
+    name: impl Into<String>,
+    limit: Duration,
+    work: impl FnOnce() -> std::result::Result<(), Failed> + Send + 'static,
+) -> Trial {
+    Trial::test(name, move || {
         let (sender, ended) = channel();
         std::thread::spawn(move || {
             let _ = sender.send(work());
         });
-        match ended.recv_timeout(TEST_TIMEOUT) {
+        match ended.recv_timeout(limit) {
             Ok(result) => result,
-            Err(RecvTimeoutError::Timeout) => {
-                Err(format!("it did not end within {} seconds", TEST_TIMEOUT.as_secs()).into())
-            }
+            Err(RecvTimeoutError::Timeout) => Err(format!("it did not end within {} seconds", limit.as_secs()).into()),
             Err(RecvTimeoutError::Disconnected) => Err("it panicked".into()),
         }
     })
@@ -137,22 +144,74 @@ pub(crate) struct Server {
     child: Child,
     /// Where it listens.
     pub(crate) port: u16,
-    workers: usize,
-    storage: Storage,
+    launch: Launch,
     directory: TempDir,
     log: std::sync::Arc<std::sync::Mutex<String>>,
+}
+
+/// How a server is started.
+#[derive(Debug, Clone)]
+pub(crate) struct Launch {
+    /// Where its state is.
+    pub(crate) storage: Storage,
+    /// Its shards.
+    pub(crate) workers: usize,
+    /// What it is told to do, and more options: `serve`, or `demo --rate 1000`.
+    pub(crate) words: Vec<String>,
+    /// The directory of its state, if not one below its own.
+    pub(crate) data_dir: Option<PathBuf>,
+}
+
+impl Launch {
+    /// A plain server.
+    pub(crate) fn serve(setup: Setup) -> Self {
+        Self::with(setup, &["serve"])
+    }
+
+    /// A server that is told this.
+    pub(crate) fn with(setup: Setup, words: &[&str]) -> Self {
+        Self {
+            storage: setup.storage,
+            workers: setup.workers,
+            words: words.iter().map(|word| (*word).to_owned()).collect(),
+            data_dir: None,
+        }
+    }
+
+    /// The command that starts it in a directory, on a port.
+    pub(crate) fn command(&self, directory: &Path, port: u16) -> Command {
+        let data_dir = self.data_dir.clone().unwrap_or_else(|| directory.join("data"));
+        let mut command = Command::new(binary());
+        command
+            .args(&self.words)
+            .args(match self.storage {
+                Storage::Memory => vec![OsString::from("--in-memory")],
+                Storage::Disk => vec!["--data-dir".into(), data_dir.into()],
+            })
+            .args(["--listen", &format!("127.0.0.1:{port}"), "--http", "127.0.0.1:0"])
+            .args(["--workers", &self.workers.to_string()])
+            .current_dir(directory)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        command
+    }
 }
 
 impl Server {
     /// Starts a server on a new, empty store.
     pub(crate) fn start(setup: Setup) -> Result<Self> {
+        Self::launch(Launch::serve(setup))
+    }
+
+    /// Starts a server in a new directory of its own.
+    pub(crate) fn launch(launch: Launch) -> Result<Self> {
         let directory = tempfile::tempdir()?;
-        let started = spawn(setup.storage, setup.workers, directory.path())?;
+        let started = spawn(&launch, directory.path())?;
         Ok(Self {
             child: started.child,
             port: started.port,
-            workers: setup.workers,
-            storage: setup.storage,
+            launch,
             directory,
             log: started.log,
         })
@@ -161,19 +220,58 @@ impl Server {
     /// Kills the server, as a power cut would, and starts it again with another number of workers.
     pub(crate) fn restart(&mut self) -> Result {
         self.kill()?;
-        self.workers = if self.workers == 1 { 4 } else { 1 };
-        let started = spawn(self.storage, self.workers, self.directory.path())?;
+        self.launch.workers = if self.launch.workers == 1 { 4 } else { 1 };
+        self.start_again()
+    }
+
+    /// Starts the server again that was killed or has ended.
+    pub(crate) fn start_again(&mut self) -> Result {
+        let started = spawn(&self.launch, self.directory.path())?;
         (self.child, self.port, self.log) = (started.child, started.port, started.log);
         Ok(())
+    }
+
+    /// Starts the server that was killed, and kills it again after a while, whether it was ready or not.
+    pub(crate) fn start_and_kill(&mut self, after: Duration) -> Result {
+        let port = free_port()?;
+        self.child = self
+            .launch
+            .command(self.directory.path(), port)
+            .stderr(Stdio::null())
+            .spawn()?;
+        note_running(&self.child);
+        std::thread::sleep(after);
+        self.kill()
+    }
+
+    /// Tells it to stop, and waits until it has.
+    pub(crate) fn stop(&mut self) -> Result<std::process::ExitStatus> {
+        Command::new("kill").arg(self.child.id().to_string()).status()?;
+        let status = self.child.wait()?;
+        note_ended(&self.child);
+        Ok(status)
+    }
+
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How it is started.
+    pub(crate) fn how(&self) -> &Launch {
+        &self.launch
+    }
+
+    /// The directory that it runs in; its state is in `data` below.
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
     }
 
     /// Kills the server.
     pub(crate) fn kill(&mut self) -> Result {
         self.child.kill()?;
         self.child.wait()?;
-        if let Ok(mut running) = RUNNING.lock() {
-            running.remove(&self.child.id());
-        }
+        note_ended(&self.child);
         Ok(())
     }
 
@@ -236,6 +334,44 @@ pub(crate) async fn connect(port: u16) -> Result<Client> {
     Ok(client)
 }
 
+/// Numbers that differ from run to run. The seed is printed; `HEADWATER_SEED` repeats a run.
+#[derive(Debug)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    /// Numbers for a test.
+    pub(crate) fn new(test: &str) -> Self {
+        let given = std::env::var("HEADWATER_SEED").ok().and_then(|text| text.parse().ok());
+        let seed = given.unwrap_or_else(|| {
+            let now = SystemTime::now()
+                .duration_since(SystemTime::UNIX_EPOCH)
+                .unwrap_or_default();
+            now.as_nanos() as u64 % 1_000_000_007
+        });
+        eprintln!("{test}: HEADWATER_SEED={seed}");
+        Self(seed)
+    }
+
+    /// A number from 0 to below `limit` (splitmix64).
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % limit
+    }
+
+    /// Numbers for somebody else.
+    pub(crate) fn another(&mut self) -> Self {
+        Self(self.below(u64::MAX))
+    }
+
+    /// So many milliseconds.
+    pub(crate) fn millis(&mut self, from: u64, to: u64) -> Duration {
+        Duration::from_millis(from + self.below(to - from))
+    }
+}
+
 /// Runs an asynchronous test.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::runtime::Builder::new_multi_thread()
@@ -282,26 +418,12 @@ fn binary() -> String {
 }
 
 /// Starts the binary on a free port. Another process may take the port in between, hence several attempts.
-fn spawn(storage: Storage, workers: usize, directory: &Path) -> Result<Started> {
+fn spawn(launch: &Launch, directory: &Path) -> Result<Started> {
     let mut last = String::new();
     for _ in 0..5 {
-        let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
-        let mut child = Command::new(binary())
-            .arg("serve")
-            .args(match storage {
-                Storage::Memory => vec![OsString::from("--in-memory")],
-                Storage::Disk => vec!["--data-dir".into(), directory.join("data").into()],
-            })
-            .args(["--listen", &format!("127.0.0.1:{port}"), "--http", "127.0.0.1:0"])
-            .args(["--workers", &workers.to_string()])
-            .current_dir(directory)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()?;
-        if let Ok(mut running) = RUNNING.lock() {
-            running.insert(child.id());
-        }
+        let port = free_port()?;
+        let mut child = launch.command(directory, port).spawn()?;
+        note_running(&child);
         let log = std::sync::Arc::new(std::sync::Mutex::new(String::new()));
         let (sender, ready) = channel();
         let stderr = child.stderr.take().ok_or("the server has no stderr")?;
@@ -312,12 +434,30 @@ fn spawn(storage: Storage, workers: usize, directory: &Path) -> Result<Started> 
         }
         let _ = child.kill();
         let _ = child.wait();
+        note_ended(&child);
         last = log.lock().map_or_else(|_| String::new(), |log| log.clone());
-        if !last.contains("in use") {
+        if !last.contains("Address already in use") {
             break;
         }
     }
     Err(format!("the server did not get ready:\n{last}").into())
+}
+
+/// A port that nobody listens on now.
+pub(crate) fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}
+
+fn note_running(child: &Child) {
+    if let Ok(mut running) = RUNNING.lock() {
+        running.insert(child.id());
+    }
+}
+
+fn note_ended(child: &Child) {
+    if let Ok(mut running) = RUNNING.lock() {
+        running.remove(&child.id());
+    }
 }
 
 /// Keeps what the server says, and tells when it is ready.

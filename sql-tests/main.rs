@@ -11,16 +11,23 @@
 //! | `docs` | the examples of `docs/sql.md` and of the README |
 //! | `wire` | the protocol: prepared statements, portals, cancelling, COPY, errors |
 //! | `crash` | that a killed server loses nothing and repeats nothing |
+//! | `sink` | that a file holds each change of its view once, through kills and failing disks |
+//! | `robust` | full disks, missing files, huge rows, vanishing clients, the order to stop |
+//! | `demo` | the demonstration, killed and compared with PostgreSQL over the same files |
 //! | `postgres` | nothing of ours: it starts the PostgreSQL that other modules compare with |
 //!
 //! `HEADWATER_MATRIX=full` runs the scripts on every store, number of workers, and through restarts; without it they
-//! run once, on RocksDB with two workers.
+//! run once, on RocksDB with two workers. `HEADWATER_DEMO=full` replays the demonstration to its end;
+//! `HEADWATER_SEED=n` repeats the random moments of a run.
 
 mod cases;
 mod crash;
+mod demo;
 mod docs;
 mod harness;
 mod postgres;
+mod robust;
+mod sink;
 mod slt;
 mod tidy;
 mod wire;
@@ -36,6 +43,9 @@ fn main() {
         docs::tests(),
         wire::tests(),
         crash::tests(),
+        demo::tests(),
+        robust::tests(),
+        sink::tests(),
         postgres::tests(),
     ];
     let conclusion = run(&arguments, tests.into_iter().flatten().collect());

@@ -15,6 +15,9 @@ pub const DEMO_SQL: &str = include_str!("demo.sql");
 /// How many flights a second the demonstration replays unless told otherwise: the year takes about eleven minutes.
 pub const FLIGHTS_PER_SECOND: u32 = 500;
 
+/// How many flights there are.
+pub const FLIGHTS_COUNT: u64 = 336_776;
+
 /// What means NULL in the data.
 pub const NULL: &str = "NA";
 
@@ -27,7 +30,7 @@ pub struct Table {
     pub csv: &'static [u8],
 }
 
-/// The tables, to be loaded when they were created and before the views are.
+/// The tables, each to be loaded in the transaction that creates it.
 pub const TABLES: &[Table] = &[
     Table {
         name: "airlines",

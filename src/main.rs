@@ -8,11 +8,11 @@ use headwater::config::{
     Authentication, Config, DATA_DIR_DEFAULT, HTTP_LISTEN_DEFAULT, LISTEN_DEFAULT, MEMORY_LIMIT_DEFAULT, Tls,
     parse_bytes,
 };
-use headwater::demo;
+use headwater::demo::FLIGHTS_PER_SECOND;
 use headwater::engine::Engine;
 use headwater::error::{Error, Result};
-use headwater::server::script::{AfterStatement, Nothing, Script};
-use headwater::server::{Shutdown, Trigger, http, pg};
+use headwater::server::script::Script;
+use headwater::server::{Shutdown, Trigger, demo, http, pg};
 use headwater::state::Store;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ struct Demo {
     #[command(flatten)]
     options: Options,
     /// The flights that are replayed in a second.
-    #[arg(long, value_name = "N", default_value_t = demo::FLIGHTS_PER_SECOND, env = "HEADWATER_RATE")]
+    #[arg(long, value_name = "N", default_value_t = FLIGHTS_PER_SECOND, env = "HEADWATER_RATE")]
     rate: u32,
 }
 
@@ -208,7 +208,7 @@ fn explain(error: &Error) {
 enum Beginning {
     /// The script of `--init`, if the store is new.
     Init,
-    /// The demonstration, if it is not there yet.
+    /// The demonstration, as far as it is not there yet.
     Demo { rate: u32 },
 }
 
@@ -237,34 +237,36 @@ async fn serve_engine(
     let address = server.address()?;
     let mut stopping = shutdown.clone();
     tokio::select! {
-        begun = begin(config, engine, beginning, is_new) => begun?,
+        begun = begin(config, engine, &beginning, is_new) => begun?,
         () = stopping.ordered() => return Ok(()),
     }
-    let console = match config.http {
-        Some(listen) => {
-            let console = http::Server::bind(listen, address, engine.clone()).await?;
-            tracing::info!("console and metrics at http://{}/", console.address()?);
-            Some(tokio::spawn(console.serve(shutdown.clone())))
-        }
-        None => None,
-    };
+    let mut beside = Vec::new();
+    if let Some(listen) = config.http {
+        let console = http::Server::bind(listen, address, engine.clone()).await?;
+        tracing::info!("console and metrics at http://{}/", console.address()?);
+        beside.push(tokio::spawn(console.serve(shutdown.clone())));
+    }
     tracing::info!("psql -h {} -p {} -U anyone headwater", address.ip(), address.port());
     eprintln!("ready for connections");
-    server.serve(shutdown).await;
-    if let Some(console) = console {
-        console.abort();
+    if let Beginning::Demo { .. } = beginning {
+        beside.push(tokio::spawn(demo::tell_progress(engine.clone(), address)));
     }
+    server.serve(shutdown).await;
+    beside.iter().for_each(tokio::task::JoinHandle::abort);
     Ok(())
 }
 
 /// Runs what is to be run before clients are served.
-async fn begin(config: &Config, engine: &Engine, beginning: Beginning, is_new: bool) -> Result<()> {
-    match beginning {
+async fn begin(config: &Config, engine: &Engine, beginning: &Beginning, is_new: bool) -> Result<()> {
+    match *beginning {
         Beginning::Init => match config.init.as_deref().filter(|_| is_new) {
             Some(file) => run_init(engine, file).await,
             None => Ok(()),
         },
-        Beginning::Demo { rate } => begin_demo(config, engine, rate).await,
+        Beginning::Demo { rate } => {
+            let directory = config.data_dir.clone().unwrap_or_else(std::env::temp_dir);
+            demo::begin(engine, &directory, rate).await
+        }
     }
 }
 
@@ -277,39 +279,9 @@ async fn run_init(engine: &Engine, file: &Path) -> Result<()> {
     let text = std::fs::read_to_string(file)
         .map_err(|error| Error::external("58P01", format!("cannot read {}: {error}", file.display())))?;
     Script::open(engine)?
-        .run(&text, &mut Nothing)
+        .run(&text)
         .await
         .map_err(|error| error.with_context(file.display().to_string()))
-}
-
-/// Loads the tables of the demonstration as they are created.
-struct LoadTables(std::slice::Iter<'static, demo::Table>);
-
-impl AfterStatement for LoadTables {
-    fn after(&mut self, tag: &str) -> Option<(String, &'static [u8])> {
-        if tag != "CREATE TABLE" {
-            return None;
-        }
-        let table = self.0.next()?;
-        let copy = format!(
-            "COPY {} FROM STDIN WITH (FORMAT csv, HEADER, NULL '{}')",
-            table.name,
-            demo::NULL
-        );
-        Some((copy, table.csv))
-    }
-}
-
-async fn begin_demo(config: &Config, engine: &Engine, rate: u32) -> Result<()> {
-    let directory = config.data_dir.clone().unwrap_or_else(std::env::temp_dir);
-    let file = demo::unpack(&directory)?;
-    let text = demo::sql(&file, rate);
-    let mut tables = LoadTables(demo::TABLES.iter());
-    match Script::open(engine)?.run(&text, &mut tables).await {
-        // It was begun before and goes on.
-        Err(error) if error.code() == "42P07" => Ok(()),
-        other => other,
-    }
 }
 
 /// Turns SIGTERM and SIGINT into the order to stop.

@@ -82,8 +82,8 @@ impl Feed {
                 let next = position.map_or(Ok(0), |position| chunk_of(position))?;
                 shared.state.lock().next[place] = next;
                 let source = Replay {
-                    chunks,
-                    shared,
+                    chunks: chunks.clone(),
+                    shared: shared.clone(),
                     place,
                     next,
                     warm,

@@ -156,6 +156,9 @@ pub struct MaterializedView {
     /// Its windows that refuse late rows.
     #[serde(default)]
     pub late: Vec<LateList>,
+    /// Whether its rows never go away.
+    #[serde(default)]
+    pub append_only: bool,
 }
 
 /// The definition of a sink.

@@ -33,9 +33,13 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How many bytes are gathered before they are written.
 const WRITE_BYTES: usize = 1 << 20;
+
+/// How long a Parquet sink gathers changes for a part, unless told otherwise.
+const ROLL_SECONDS: u64 = 10;
 
 /// What a line is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,7 +80,15 @@ pub(super) fn open(options: &Options<'_>, request: &SinkRequest<'_>) -> Result<B
         written: None,
     };
     match format {
-        Format::Parquet => Ok(Box::new(Parts::open(path, changes, mark)?)),
+        Format::Parquet => {
+            let seconds = options.whole("roll_seconds", 0)?.unwrap_or(ROLL_SECONDS);
+            Ok(Box::new(Parts::open(
+                path,
+                changes,
+                mark,
+                Duration::from_secs(seconds),
+            )?))
+        }
         Format::Csv => {
             let form = CsvForm::of(options)?;
             Ok(Box::new(Text::open(path, Encoder::csv(form), changes, mark)?))
@@ -170,7 +182,7 @@ impl Text {
             waiting: BytesMut::new(),
             written,
         };
-        if mark.is_none() {
+        if written == 0 {
             encoder.header(&changes.columns, changes.content, &mut output.waiting);
         }
         Ok(Self {
@@ -230,10 +242,11 @@ struct Parts {
     part: Option<ArrowWriter<File>>,
     durable: Mark,
     rows: u64,
+    roll: Duration,
 }
 
 impl Parts {
-    fn open(path: &str, changes: Changes, mark: Option<Mark>) -> Result<Self> {
+    fn open(path: &str, changes: Changes, mark: Option<Mark>, roll: Duration) -> Result<Self> {
         let directory = PathBuf::from(path);
         match mark {
             None => create_directory(&directory)?,
@@ -247,6 +260,7 @@ impl Parts {
             part: None,
             durable: mark.unwrap_or_default(),
             rows: 0,
+            roll,
         })
     }
 
@@ -306,6 +320,10 @@ impl SinkWriter for Parts {
 
     fn progress(&self) -> Progress {
         progress(format!("part {}", self.durable.length), self.rows)
+    }
+
+    fn gathers(&self) -> Duration {
+        self.roll
     }
 }
 

@@ -34,7 +34,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The longest record, in bytes, that a source reads; a longer one is listed as undecodable.
 pub const RECORD_BYTES_MAX: usize = 64 << 20;
@@ -149,6 +149,10 @@ pub trait SinkWriter: Send {
     fn position(&self) -> Position;
     /// How far it is.
     fn progress(&self) -> Progress;
+    /// How long changes are gathered before they are written, where each flush makes a file of its own.
+    fn gathers(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// What a source is opened with.

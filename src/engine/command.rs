@@ -11,6 +11,7 @@ use crate::delta::Delta;
 use crate::error::{Error, Result};
 use crate::plan::{NodeId, Plan};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::oneshot;
 
 /// Where an answer goes.
@@ -72,6 +73,25 @@ pub struct Ingest {
     pub errors: Vec<(String, String, String)>,
     /// Whether these are the last rows that there will ever be.
     pub end: End,
+    /// Whether all that came before them was taken.
+    pub intact: Intact,
+}
+
+/// What a source has sent since it was opened, all of it taken or not: once a part was refused, so are all later ones.
+/// Otherwise the position after a later part would pass over the rows of the refused one.
+#[derive(Debug, Clone, Default)]
+pub struct Intact(Arc<AtomicBool>);
+
+impl Intact {
+    /// A part was not taken.
+    pub fn breaks(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether every part so far was taken.
+    pub fn is_whole(&self) -> bool {
+        !self.0.load(Ordering::SeqCst)
+    }
 }
 
 /// Whether a source has come to its end.

@@ -18,6 +18,9 @@ use tokio::sync::oneshot;
 /// The rows after which COPY turns what it has read into whole rows.
 const ROWS_PER_PART: usize = 65_536;
 
+/// The bytes after which it does so, however few rows they are: so that what is too much is noticed in time.
+const BYTES_PER_PART: usize = 8 << 20;
+
 /// A COPY that takes rows from the client. Dropped before its end, it leaves nothing.
 pub struct CopyIn {
     reader: CopyReader,
@@ -26,7 +29,6 @@ pub struct CopyIn {
     columns: usize,
     form: Form,
     parts: Delta,
-    taken: usize,
     bytes: usize,
     bytes_max: usize,
     rows: u64,
@@ -50,7 +52,8 @@ impl CopyIn {
     /// Takes a chunk of the client's data, cut anywhere.
     pub async fn write(&mut self, bytes: Bytes) -> Result<()> {
         self.reader.feed(&bytes)?;
-        if self.reader.rows() - self.taken >= self.batch_rows.unwrap_or(ROWS_PER_PART).min(ROWS_PER_PART) {
+        let rows_per_part = self.batch_rows.unwrap_or(ROWS_PER_PART).min(ROWS_PER_PART);
+        if self.reader.rows() >= rows_per_part || self.reader.bytes() >= BYTES_PER_PART {
             self.take()?;
         }
         if let Some(batch_rows) = self.batch_rows
@@ -77,8 +80,7 @@ impl CopyIn {
 
     /// Turns what was read into whole rows.
     fn take(&mut self) -> Result<()> {
-        let count = self.reader.rows() - self.taken;
-        self.taken = self.reader.rows();
+        let count = self.reader.rows();
         let arrays = self.reader.take();
         if count == 0 {
             return Ok(());
@@ -157,7 +159,6 @@ impl Session {
             form: format.form,
             relation,
             parts: Delta::new(),
-            taken: 0,
             bytes: 0,
             bytes_max: shared.config.epoch_bytes_max(),
             rows: 0,

@@ -7,10 +7,13 @@
 
 use super::base::{Base, Pending};
 use super::build::{Build, BuildContext};
-use super::command::{Command, Define, End, FlowReport, Ingest, Inspection, Reply, Subscribed, ViewPlan, Write};
+use super::command::{
+    Command, Define, End, FlowReport, Ingest, Inspection, Intact, Reply, Subscribed, ViewPlan, Write,
+};
 use super::feed::{Feeds, Subscription};
 use super::published::{Published, Status, Stored};
 use super::record;
+use super::sink::Sinks;
 use super::view::ViewFlow;
 use super::watermark::{StreamTime, Times, standing, watermark};
 use crate::catalog::{Catalog, RelationId};
@@ -52,10 +55,32 @@ pub struct Driver {
     pub(super) published: Arc<ArcSwap<Published>>,
     pub(super) commands: super::command::Commands,
     pub(super) feeds: Feeds,
+    pub(super) sinks: Sinks,
     pub(super) times: Times,
     inbox: Receiver<Command>,
     unsynced_since: Option<Instant>,
     stopping: Option<Reply<()>>,
+}
+
+/// A source that waits for its rows to be in an epoch.
+struct Credit {
+    reply: Reply<()>,
+    intact: Intact,
+}
+
+impl Credit {
+    fn answer(self, result: Result<()>) {
+        if result.is_err() {
+            self.intact.breaks();
+        }
+        let _ = self.reply.send(result);
+    }
+}
+
+/// What an epoch has changed, for those who are told once it is written.
+pub(super) struct Stepped {
+    pub(super) changes: Changes,
+    advances: Advances,
 }
 
 /// An epoch in the making.
@@ -64,7 +89,7 @@ pub(super) struct Making {
     pub(super) pending: Pending,
     pub(super) commit: Commit,
     answers: Vec<Reply<Arc<Published>>>,
-    credits: Vec<Reply<()>>,
+    credits: Vec<Credit>,
     /// How far the epoch moves the event time of streams.
     pub(super) times: HashMap<RelationId, StreamTime>,
     /// The epoch's clock, once somebody has asked for it.
@@ -84,6 +109,7 @@ impl Driver {
         published: Arc<ArcSwap<Published>>,
         opened: record::Opened,
         commands: super::command::Commands,
+        sinks: Sinks,
         inbox: Receiver<Command>,
     ) -> Self {
         let current = published.load_full();
@@ -101,6 +127,7 @@ impl Driver {
             published,
             commands,
             feeds: Feeds::new(opened.epoch),
+            sinks,
             times: current.times.as_ref().clone(),
             inbox,
             unsynced_since: None,
@@ -288,7 +315,12 @@ impl Driver {
             position,
             errors,
             end,
+            intact,
         } = ingest;
+        let credit = Credit { reply, intact };
+        if !credit.intact.is_whole() {
+            return credit.answer(Err(Error::io("rows of the source that came before were not taken")));
+        }
         let write = Write {
             changes: vec![(relation, delta)],
             ..Write::default()
@@ -303,11 +335,9 @@ impl Driver {
                     self.close(making, relation);
                 }
                 making.touched = true;
-                making.credits.push(reply);
+                making.credits.push(credit);
             }
-            Err(error) => {
-                let _ = reply.send(Err(error));
-            }
+            Err(error) => credit.answer(Err(error)),
         }
     }
 
@@ -340,17 +370,15 @@ impl Driver {
             return;
         }
         let started = Instant::now();
-        let changes = self.step(time, &mut making);
+        let stepped = self.step(time, &mut making);
         match self.commit_made(time, &mut making) {
             Ok(published) => {
-                let touched = changes.len();
-                self.feeds.tell(time.epoch, changes, &self.relations);
+                let touched = stepped.changes.len();
+                self.tell(time, stepped);
                 for reply in making.answers {
                     let _ = reply.send(Ok(published.clone()));
                 }
-                for credit in making.credits {
-                    let _ = credit.send(Ok(()));
-                }
+                making.credits.into_iter().for_each(|credit| credit.answer(Ok(())));
                 tracing::debug!(epoch = time.epoch.0, relations = touched, elapsed = ?started.elapsed(), "epoch");
                 self.keep_memory();
             }
@@ -360,11 +388,21 @@ impl Driver {
                     let _ = reply.send(Err(error.clone()));
                 }
                 for credit in making.credits {
-                    let _ = credit.send(Err(error.clone()));
+                    credit.answer(Err(error.clone()));
                 }
                 self.reload();
             }
         }
+    }
+
+    /// Tells builds, sinks and subscribers of an epoch that was written.
+    pub(super) fn tell(&mut self, time: StepTime, stepped: Stepped) {
+        let Stepped { changes, advances } = stepped;
+        for build in self.builds.values() {
+            build.feed(time, &changes, &advances);
+        }
+        self.sinks.ring(time.epoch, &changes);
+        self.feeds.tell(time.epoch, changes, &self.relations);
     }
 
     fn answer_nothing(&mut self, making: Making) {
@@ -378,13 +416,11 @@ impl Driver {
         for reply in making.answers {
             let _ = reply.send(Ok(published.clone()));
         }
-        for credit in making.credits {
-            let _ = credit.send(Ok(()));
-        }
+        making.credits.into_iter().for_each(|credit| credit.answer(Ok(())));
     }
 
     /// Takes the epoch's changes through all views, in the order of their ids: a view only reads older relations.
-    pub(super) fn step(&mut self, time: StepTime, making: &mut Making) -> Changes {
+    pub(super) fn step(&mut self, time: StepTime, making: &mut Making) -> Stepped {
         let mut changes = std::mem::take(&mut making.pending.changes);
         let mut advances = self.advances(&making.times);
         let mut stopped = Vec::new();
@@ -409,10 +445,7 @@ impl Driver {
         for (id, error) in stopped {
             self.stop_view(id, &error, &mut making.commit);
         }
-        for build in self.builds.values() {
-            build.feed(time, &changes, &advances);
-        }
-        changes
+        Stepped { changes, advances }
     }
 
     /// The time of the epoch in the making.
@@ -645,7 +678,7 @@ impl Driver {
     }
 
     /// After a failed write, what is in memory is ahead of the store: read the views' state back from it.
-    fn reload(&mut self) {
+    pub(super) fn reload(&mut self) {
         self.views.clear();
         self.open_views();
     }

@@ -14,12 +14,12 @@ use std::sync::Arc;
 
 impl Engine {
     /// Feeds a stream of the schema `public` from a source of the caller's, until that is finished or the stream is
-    /// dropped. `open` gets the position of the last epoch that was written, as a connector would: the source is to
-    /// be attached again after each start.
+    /// dropped. `open` gets the position of the last epoch that was written, as a connector would, and is called again
+    /// when the store has failed; the source is to be attached again after each start.
     pub fn attach(
         &self,
         stream: &str,
-        open: impl FnOnce(Option<&Position>) -> Result<Box<dyn Source>> + Send + 'static,
+        open: impl FnMut(Option<&Position>) -> Result<Box<dyn Source>> + Send + 'static,
     ) -> Result<()> {
         let catalog = self.shared().published.load().catalog.clone();
         let relation = self.relation(stream)?;

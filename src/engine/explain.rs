@@ -97,6 +97,7 @@ impl Session {
                 options: BTreeMap::new(),
                 events: Vec::new(),
                 late: Vec::new(),
+                append_only: false,
             }),
             depends_on: Vec::new(),
             sql: String::new(),

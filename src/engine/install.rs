@@ -52,20 +52,21 @@ impl Driver {
         let done = self
             .change(&mut making, catalog, &plans)
             .and_then(|()| self.apply(&mut making, write));
+        if let Err(error) = done {
+            (self.catalog, self.relations) = before;
+            return Err((error, Some(reply)));
+        }
         let time = self.time_of(&making);
-        let done = done.and_then(|()| {
-            let changes = self.step(time, &mut making);
-            let published = self.commit_made(time, &mut making)?;
-            self.feeds.tell(time.epoch, changes, &self.relations);
-            Ok(published)
-        });
-        let published = match done {
+        let stepped = self.step(time, &mut making);
+        let published = match self.commit_made(time, &mut making) {
             Ok(published) => published,
             Err(error) => {
                 (self.catalog, self.relations) = before;
+                self.reload();
                 return Err((error, Some(reply)));
             }
         };
+        self.tell(time, stepped);
         self.drop_flows();
         if answer != Answer::WhenBuilt || plans.is_empty() {
             let _ = reply.send(Ok(published));
@@ -129,9 +130,12 @@ impl Driver {
             }
             RelationKind::Table { .. } => record.rows = Some(table()),
             RelationKind::MaterializedView(_) | RelationKind::Sink(_) => {
-                // What goes into a sink is not kept here.
-                if !matches!(relation.kind, RelationKind::Sink(_)) {
+                // What goes into a sink is not kept here, but until it is delivered.
+                if let RelationKind::MaterializedView(_) = &relation.kind {
                     record.rows = Some(table());
+                }
+                if super::sink::has_outbox(relation) {
+                    record.outbox = Some(table());
                 }
                 record.faults = Some(table());
                 record.late = Some(table());
@@ -157,6 +161,7 @@ impl Driver {
         self.times.views.retain(|id, _| catalog.relations.contains_key(id));
         self.views.retain(|id, _| catalog.relations.contains_key(id));
         self.feeds.retain(|id| catalog.relations.contains_key(&id));
+        self.follow_sinks();
         self.queued.retain(|(plan, waiting)| {
             let stays = catalog.relations.contains_key(&plan.relation);
             if !stays {
@@ -220,10 +225,18 @@ impl Driver {
                 tell(build.waiting.as_ref(), Ok(published));
                 self.start_queued();
             }
-            Err(error) => {
+            Err(error) if build.waiting.is_some() => {
                 tracing::debug!(view = build.relation.name, %error, "the view could not be filled");
                 self.take_back(id);
                 tell(build.waiting.as_ref(), Err(error));
+            }
+            // Nobody waits: it was made in the background, or is filled anew. Its definition must not get lost.
+            Err(error) => {
+                let mut commit = Commit::new();
+                self.stop_view(id, &error, &mut commit);
+                if let Err(error) = self.commit(self.next_time(), commit, true) {
+                    tracing::error!(%error, "a view's stop could not be written");
+                }
             }
         }
     }
@@ -255,6 +268,7 @@ impl Driver {
         let published = self.commit(self.next_time(), commit, true)?;
         self.views.insert(id, view.over(stored));
         self.feeds.begin(id, published.epoch);
+        self.follow_sinks();
         Ok(published)
     }
 
@@ -301,6 +315,10 @@ impl Driver {
             let Some(stored) = self.relations.get(&relation.id).cloned() else {
                 continue;
             };
+            let queued = self.queued.iter().any(|(plan, _)| plan.relation == relation.id);
+            if queued || self.builds.contains_key(&relation.id) {
+                continue;
+            }
             if matches!(stored.record.status, Status::Stopped(_)) {
                 continue;
             }
@@ -319,6 +337,12 @@ impl Driver {
             first: First::No,
         };
         self.publish(time);
+        self.follow_sinks();
+    }
+
+    /// Starts and ends the deliveries of sinks as they come and go.
+    pub(super) fn follow_sinks(&self) {
+        self.sinks.follow(self.epoch, &self.catalog, &self.relations);
     }
 
     fn open_view(&mut self, relation: &Arc<Relation>, stored: &Arc<Stored>) -> Result<()> {
@@ -339,6 +363,13 @@ impl Driver {
             self.times.views.insert(relation.id, view.time(view.advance(&standing)));
             self.views.insert(relation.id, view);
             return Ok(());
+        }
+        if stored.record.status == Status::Live && stored.outbox.is_some() {
+            // Filled anew it would deliver once more what it has delivered.
+            return Err(
+                Error::semantic("55000", "the sink is planned otherwise than what it has delivered")
+                    .with_hint("Drop it and create it anew, with another file."),
+            );
         }
         if stored.record.status == Status::Live {
             tracing::warn!(

@@ -47,6 +47,7 @@ pub mod watermark;
 pub use copy::CopyIn;
 pub use published::Published;
 pub use session::{Canceller, ImplicitEnd, Session, TransactionStatus};
+pub use source::SourceReport;
 
 use crate::catalog::{Catalog, FIRST_RELATION_ID};
 use crate::config::Config;
@@ -78,6 +79,7 @@ pub(crate) struct Shared {
     pub(crate) published: Arc<ArcSwap<Published>>,
     pub(crate) commands: Commands,
     pub(crate) sources: source::Sources,
+    pub(crate) sinks: sink::Sinks,
     sessions: Mutex<HashMap<i32, SessionEntry>>,
     next_process_id: AtomicI32,
     pub(crate) started: Instant,
@@ -246,6 +248,7 @@ impl Engine {
         }));
         let (sender, inbox) = std::sync::mpsc::channel();
         let commands = Commands::new(sender);
+        let sinks = sink::Sinks::new(store.clone());
         let mut driver = driver::Driver::new(
             store.clone(),
             config.clone(),
@@ -253,6 +256,7 @@ impl Engine {
             published.clone(),
             opened,
             commands.clone(),
+            sinks.clone(),
             inbox,
         );
         driver.open_views();
@@ -270,6 +274,7 @@ impl Engine {
                 published,
                 commands,
                 sources,
+                sinks,
                 sessions: Mutex::default(),
                 next_process_id: AtomicI32::new(1),
                 started: Instant::now(),
@@ -324,12 +329,22 @@ impl Engine {
         )
     }
 
+    /// How far the source of a stream is; `None` without such a stream.
+    pub fn source_report(&self, stream: &str) -> Option<SourceReport> {
+        let published = self.shared.published.load();
+        let mut relations = published.catalog.relations.values();
+        let id = relations.find(|relation| relation.name == stream)?.id;
+        let mut reports = self.shared.sources.reports().into_iter();
+        reports.find(|(other, _)| *other == id).map(|(_, report)| report)
+    }
+
     /// Stops after everything that was accepted is on the disk.
     pub async fn shutdown(&self) {
         self.shared.sources.stop();
         if let Err(error) = self.shared.commands.ask(Command::Stop).await {
             tracing::error!(%error, "the engine did not stop cleanly");
         }
+        self.shared.sinks.stop();
     }
 
     pub(crate) fn shared(&self) -> &Shared {

@@ -7,6 +7,7 @@ use super::watermark::{Marker, Times, stored_schema};
 use crate::catalog::{Catalog, Relation, RelationId, RelationKind};
 use crate::delta::KeyCodec;
 use crate::error::{Error, Result};
+use crate::state::outbox::Outbox;
 use crate::state::relation::{Form, Rows};
 use crate::state::{Snapshot, TableId};
 use crate::time::{Epoch, Timestamp};
@@ -39,8 +40,12 @@ pub struct Published {
 pub struct Stored {
     /// Whose they are.
     pub relation: RelationId,
+    /// Its columns.
+    pub schema: SchemaRef,
     /// Its rows; none for plain views, indexes and sinks.
     pub rows: Option<Rows>,
+    /// What it has still to deliver (sinks).
+    pub outbox: Option<Outbox>,
     /// The columns of the key of a keyed table and their encoding.
     pub key: Option<Arc<Key>>,
     /// Rows that failed in it (views and sinks).
@@ -74,6 +79,9 @@ impl Key {
 pub struct Record {
     /// The table of its rows.
     pub rows: Option<u32>,
+    /// The table of what it has to deliver.
+    #[serde(default)]
+    pub outbox: Option<u32>,
     /// The table of its failed rows.
     pub faults: Option<u32>,
     /// The table of the rows that came too late.
@@ -102,7 +110,13 @@ pub enum Status {
 impl Record {
     /// All tables that belong to the relation.
     pub fn all_tables(&self) -> Vec<TableId> {
-        let own = self.rows.iter().chain(&self.faults).chain(&self.late).copied();
+        let own = self
+            .rows
+            .iter()
+            .chain(&self.outbox)
+            .chain(&self.faults)
+            .chain(&self.late)
+            .copied();
         own.chain(self.tables.iter().flatten().copied()).map(TableId).collect()
     }
 
@@ -138,6 +152,10 @@ impl Stored {
             .rows
             .map(|table| Rows::new(TableId(table), form, stored_schema(relation)))
             .transpose()?;
+        let outbox = record
+            .outbox
+            .map(|table| Outbox::new(TableId(table), schema.clone()))
+            .transpose()?;
         let faults = record
             .faults
             .map(|table| Rows::new(TableId(table), Form::Bag, faults_schema()))
@@ -148,7 +166,9 @@ impl Stored {
             .transpose()?;
         Ok(Self {
             relation: relation.id,
+            schema,
             rows,
+            outbox,
             key,
             faults,
             late,

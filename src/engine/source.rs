@@ -5,19 +5,19 @@
 //! poll but one. An idle source waits for its connector's waker or for the time that the connector named: nothing is
 //! polled for its own sake.
 
-use super::command::{Command, Commands, End, Ingest};
+use super::command::{Command, Commands, End, Ingest, Intact};
 use super::complete::Completion;
 use crate::catalog::{Catalog, Relation, RelationId, RelationKind};
 use crate::connector::{Budget, Position, Source, SourceRequest, SourceState, open_source};
 use crate::delta::{Batch, Delta};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::sql::bind::BindSettings;
 use crate::state::Store;
 use arrow::array::{ArrayRef, UInt32Array};
 use parking_lot::{Condvar, Mutex};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 /// The rows of one poll.
@@ -28,6 +28,10 @@ const POLL_BYTES_MAX: usize = 16 << 20;
 
 /// The polls that may be on their way to the driver.
 const CREDITS: usize = 2;
+
+/// How long a source waits after the store has failed once, and many times.
+const RETRY_MS_MIN: u64 = 500;
+const RETRY_MS_MAX: u64 = 30_000;
 
 /// All sources that run.
 #[derive(Clone)]
@@ -52,7 +56,7 @@ struct HandleState {
 }
 
 /// Opens a source where its stream stands.
-pub(super) type Open = Box<dyn FnOnce(Option<&Position>) -> Result<Box<dyn Source>> + Send>;
+pub(super) type Open = Box<dyn FnMut(Option<&Position>) -> Result<Box<dyn Source>> + Send>;
 
 /// How far a source is, for `headwater.sources`.
 #[derive(Debug, Clone, Default)]
@@ -71,7 +75,7 @@ pub struct SourceReport {
     pub rows_per_second: f64,
     /// Whether it waits for the driver.
     pub backpressured: bool,
-    /// `running`, `idle`, `finished`, or what stopped it.
+    /// `running`, `idle`, `finished`, `retrying:` or `stopped:` and why.
     pub state: String,
 }
 
@@ -201,17 +205,33 @@ struct Work {
 }
 
 impl Work {
-    fn run(self, open: Open) {
-        match self.pull(open) {
-            Ok(()) => {}
-            Err(error) => {
-                tracing::error!(stream = self.relation.name, %error, "a source has stopped");
-                self.handle.report.lock().state = format!("stopped: {error}");
+    /// Pulls until the source has ended. What the store could not take is read again, from the stored position.
+    fn run(self, mut open: Open) {
+        let mut pause_ms = RETRY_MS_MIN;
+        while !self.handle.is_stopped() {
+            let (stream, begun) = (&self.relation.name, Instant::now());
+            match self.pull(&mut open) {
+                Ok(()) => return,
+                Err(error) if error.kind() == Kind::Io => {
+                    if begun.elapsed() > Duration::from_millis(RETRY_MS_MAX) {
+                        pause_ms = RETRY_MS_MIN;
+                    }
+                    tracing::warn!(stream, %error, retry_ms = pause_ms, "rows of a source could not be stored");
+                    self.handle.report.lock().state = format!("retrying: {error}");
+                    self.handle
+                        .sleep(Some(Instant::now() + Duration::from_millis(pause_ms)));
+                    pause_ms = (pause_ms * 2).min(RETRY_MS_MAX);
+                }
+                Err(error) => {
+                    tracing::error!(stream, %error, "a source has stopped");
+                    self.handle.report.lock().state = format!("stopped: {error}");
+                    return;
+                }
             }
         }
     }
 
-    fn pull(&self, open: Open) -> Result<()> {
+    fn pull(&self, open: &mut Open) -> Result<()> {
         let position = super::record::read_position(&self.store, self.relation.id)?.map(Position);
         let mut source = open(position.as_ref())?;
         let handle = self.handle.clone();
@@ -225,6 +245,7 @@ impl Work {
             .collect();
         let completion = Completion::new(&self.catalog, &settings, &self.relation, &given, 0)?;
         let started = Instant::now();
+        let intact = Intact::default();
         let mut flying: VecDeque<oneshot::Receiver<Result<()>>> = VecDeque::new();
         let budget = Budget {
             rows_max: POLL_ROWS_MAX,
@@ -252,7 +273,13 @@ impl Work {
                 SourceState::Finished => End::Reached,
                 SourceState::More | SourceState::Idle { .. } => End::Open,
             };
-            let ingest = self.ingest(&completion, polled.delta, polled.errors, source.position(), end)?;
+            let ingest = self.ingest(
+                &completion,
+                polled.delta,
+                polled.errors,
+                source.position(),
+                (end, &intact),
+            )?;
             if let Some(ingest) = ingest {
                 let (reply, answer) = oneshot::channel();
                 self.commands.send(Command::Ingest(ingest, reply))?;
@@ -297,7 +324,7 @@ impl Work {
         delta: Delta,
         errors: Vec<crate::connector::DecodeError>,
         position: Position,
-        end: End,
+        (end, intact): (End, &Intact),
     ) -> Result<Option<Ingest>> {
         let mut errors: Vec<(String, String, String)> = errors
             .into_iter()
@@ -331,6 +358,7 @@ impl Work {
             position: position.0,
             errors,
             end,
+            intact: intact.clone(),
         }))
     }
 }

@@ -280,7 +280,8 @@ fn epoch_rows(change: &EpochChange, shape: &Shape) -> Result<RecordBatch> {
     shaped(change.epoch.0, &whole, &shape.schema)
 }
 
-fn ordered(delta: &Delta) -> Result<Batch> {
+/// A change as one batch, deletes before inserts.
+pub(super) fn ordered(delta: &Delta) -> Result<Batch> {
     let schema = delta.batches[0].rows.schema();
     let all = delta.concat(&schema)?;
     let mut order: Vec<u32> = (0..all.len() as u32).collect();

@@ -10,6 +10,7 @@ use crate::operator::{Advance, Faults, StepTime};
 use crate::state::Commit;
 use crate::time::{Timestamp, Watermark};
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
+use arrow::datatypes::SchemaRef;
 use std::sync::Arc;
 
 /// A view's flow and its place in the store.
@@ -112,14 +113,19 @@ pub fn step(
 ) -> Result<Delta> {
     let mut faults = Faults::default();
     let mut delta = flow.step(moves.time, moves.changes, moves.advances, &mut faults)?;
-    // A sink has no rows of its own, and nobody reads it.
-    if let Some(rows) = &stored.rows {
+    // Nobody reads what goes into a black hole.
+    if stored.rows.is_some() || stored.outbox.is_some() {
         if !delta.is_inserts() {
-            delta = delta.consolidate(&rows.schema)?;
+            delta = delta.consolidate(&stored.schema)?;
         }
         // Flows name columns by position; the view has names.
-        delta = renamed(delta, rows)?;
+        delta = renamed(delta, &stored.schema)?;
+    }
+    if let Some(rows) = &stored.rows {
         rows.write_bag(&delta, commit)?;
+    }
+    if let Some(outbox) = &stored.outbox {
+        outbox.write(moves.time.epoch, &super::sink::deletes_first(delta.clone())?, commit)?;
     }
     flow.flush(commit)?;
     write_faults(stored, &faults, commit)?;
@@ -131,14 +137,14 @@ pub fn step(
     Ok(delta)
 }
 
-fn renamed(delta: Delta, rows: &crate::state::relation::Rows) -> Result<Delta> {
+fn renamed(delta: Delta, schema: &SchemaRef) -> Result<Delta> {
     let mut named = Delta::new();
     for batch in delta.batches {
         let columns = batch
             .rows
             .columns()
             .iter()
-            .zip(rows.schema.fields())
+            .zip(schema.fields())
             .map(|(column, field)| {
                 if column.data_type() == field.data_type() {
                     Ok(column.clone())
@@ -148,7 +154,7 @@ fn renamed(delta: Delta, rows: &crate::state::relation::Rows) -> Result<Delta> {
             })
             .collect::<Result<Vec<_>, _>>()?;
         named.push(Batch {
-            rows: batch_of(rows.schema.clone(), columns, batch.rows.num_rows())?,
+            rows: batch_of(schema.clone(), columns, batch.rows.num_rows())?,
             weights: batch.weights,
         });
     }

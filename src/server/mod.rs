@@ -2,6 +2,7 @@
 //!
 //! The server knows the engine and nothing below it but statements, types and errors.
 
+pub mod demo;
 pub mod http;
 pub mod pg;
 pub mod script;

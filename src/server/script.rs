@@ -2,6 +2,7 @@
 
 use crate::engine::{CopyIn, Engine, Outcome, Parameters, Session};
 use crate::error::{Error, Result};
+use crate::sql::statement::Parsed;
 use bytes::Bytes;
 use futures::StreamExt as _;
 
@@ -22,17 +23,38 @@ impl Script {
         Ok(Self { session })
     }
 
-    /// Runs statements one by one; the first that fails ends it. `after` is told each command's tag, and may copy data
-    /// in before the next is run.
-    pub async fn run(&mut self, text: &str, after: &mut impl AfterStatement) -> Result<()> {
+    /// Runs statements one by one; the first that fails ends it.
+    pub async fn run(&mut self, text: &str) -> Result<()> {
         for statement in &self.session.parse(text)? {
-            let outcome = self.session.execute(statement, &Parameters::default()).await?;
-            let tag = drained(outcome).await?;
-            if let Some((copy, data)) = after.after(&tag) {
-                self.copy(&copy, data).await?;
-            }
+            self.execute(statement).await?;
         }
         Ok(())
+    }
+
+    /// Runs the statements whose relations are not there yet, each with its data as one transaction: what was cut
+    /// short is completed, what is there stays as it is.
+    pub async fn complete(&mut self, text: &str, data: &impl Data) -> Result<()> {
+        for statement in &self.session.parse(text)? {
+            self.run("BEGIN").await?;
+            match self.execute(statement).await {
+                Ok(()) => {}
+                Err(error) if error.code() == "42P07" => {
+                    self.run("ROLLBACK").await?;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            }
+            if let Some((copy, rows)) = data.of(statement) {
+                self.copy(&copy, rows).await?;
+            }
+            self.run("COMMIT").await?;
+        }
+        Ok(())
+    }
+
+    async fn execute(&mut self, statement: &Parsed) -> Result<()> {
+        let outcome = self.session.execute(statement, &Parameters::default()).await?;
+        drained(outcome).await
     }
 
     async fn copy(&mut self, copy: &str, data: &'static [u8]) -> Result<()> {
@@ -48,19 +70,10 @@ impl Script {
     }
 }
 
-/// What happens between two statements of a script.
-pub trait AfterStatement {
-    /// A COPY to run and its data, after the statement whose tag this is.
-    fn after(&mut self, tag: &str) -> Option<(String, &'static [u8])>;
-}
-
-/// Nothing happens between statements.
-pub struct Nothing;
-
-impl AfterStatement for Nothing {
-    fn after(&mut self, _: &str) -> Option<(String, &'static [u8])> {
-        None
-    }
+/// The rows that belong to what statements make.
+pub trait Data {
+    /// The COPY to run after a statement, and its data.
+    fn of(&self, statement: &Parsed) -> Option<(String, &'static [u8])>;
 }
 
 async fn feed(copy: &mut CopyIn, data: &'static [u8]) -> Result<()> {
@@ -70,16 +83,15 @@ async fn feed(copy: &mut CopyIn, data: &'static [u8]) -> Result<()> {
     Ok(())
 }
 
-/// Takes an outcome to its end; its tag, empty for rows.
-async fn drained(outcome: Outcome) -> Result<String> {
+/// Takes an outcome to its end.
+async fn drained(outcome: Outcome) -> Result<()> {
     match outcome {
-        Outcome::Done { tag } => Ok(tag),
-        Outcome::Empty => Ok(String::new()),
+        Outcome::Done { .. } | Outcome::Empty => Ok(()),
         Outcome::Rows { mut rows, .. } => {
             while let Some(batch) = rows.next().await {
                 batch?;
             }
-            Ok(String::new())
+            Ok(())
         }
         Outcome::CopyIn(_) | Outcome::CopyOut { .. } | Outcome::Subscribe { .. } => Err(Error::unsupported(
             "a script cannot COPY from or to a client, or subscribe",

@@ -15,6 +15,7 @@
 
 mod arranged;
 mod keyed;
+pub mod outbox;
 pub mod relation;
 mod store;
 

@@ -2,7 +2,7 @@
 //!
 //! Three forms, all under a table id of their own:
 //!
-//! - [`Form::Log`]: a stream's retained rows, blocks in order of arrival: `epoch (8) | part (4)` -> block;
+//! - [`Form::Log`]: a stream's retained rows (and, with other keys, a sink's [`super::outbox`]), blocks in order of arrival: `epoch (8) | part (4)` -> block;
 //! - [`Form::Keyed`]: a table with a key: `key group | key` -> row;
 //! - [`Form::Bag`]: a table without a key, and every view: `key group | row` -> count.
 //!
@@ -112,7 +112,7 @@ impl Rows {
         Ok(part + 1)
     }
 
-    fn block(&self, rows: &RecordBatch) -> Result<Vec<u8>> {
+    pub(super) fn block(&self, rows: &RecordBatch) -> Result<Vec<u8>> {
         if rows.num_rows() <= SMALL_BLOCK_ROWS {
             let encoded = self.encode(rows)?;
             let mut block = vec![BLOCK_ROWS];
@@ -129,7 +129,7 @@ impl Rows {
         Ok(writer.into_inner()?)
     }
 
-    fn read_block(&self, block: &[u8]) -> Result<Vec<RecordBatch>> {
+    pub(super) fn read_block(&self, block: &[u8]) -> Result<Vec<RecordBatch>> {
         match block.split_first() {
             Some((&BLOCK_ROWS, mut rest)) => {
                 let mut rows = Vec::new();

@@ -19,7 +19,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The version of everything that is written: keys, rows, states, catalog.
-const FORMAT: &str = "headwater 1";
+const FORMAT: &str = "headwater 2";
+
+/// The bytes of RocksDB's write buffer at most. After a full disk RocksDB waits until there is room for one.
+const WRITE_BUFFER_BYTES_MAX: usize = 64 << 20;
 
 /// The file in the data directory that names the format.
 const FORMAT_FILE: &str = "FORMAT";
@@ -291,7 +294,7 @@ fn options(cache_bytes: usize) -> Options {
     let mut options = Options::default();
     options.create_if_missing(true);
     options.set_block_based_table_factory(&table);
-    options.set_write_buffer_size((cache_bytes / 4).clamp(4 << 20, 64 << 20));
+    options.set_write_buffer_size((cache_bytes / 4).clamp(4 << 20, WRITE_BUFFER_BYTES_MAX));
     options.set_max_write_buffer_number(4);
     options.set_min_write_buffer_number_to_merge(1);
     options.set_max_background_jobs(2);
@@ -423,6 +426,15 @@ fn store_error(error: rocksdb::Error) -> Error {
     match error.kind() {
         rocksdb::ErrorKind::Corruption => Error::corrupt(text)
             .with_hint("Restore the data directory from a copy; `headwater check` names the damaged files."),
-        _ => Error::io(text),
+        _ => {
+            let error = Error::io(text);
+            if error.code() == "53100" {
+                return error.with_hint(format!(
+                    "Free space on the disk of the data directory: writing goes on a few seconds after there are {} MiB.",
+                    WRITE_BUFFER_BYTES_MAX >> 20
+                ));
+            }
+            error
+        }
     }
 }

@@ -89,6 +89,12 @@ const OPTIONS: &[ConnectorOption] = &[
         "rows per second, to replay a file as if it were live",
     ),
     ConnectorOption {
+        name: "roll_seconds",
+        default: Some("10"),
+        role: Some(Role::Sink),
+        doc: "parquet: how long changes are gathered for a file, unless there are a million before",
+    },
+    ConnectorOption {
         name: "append_only",
         default: Some("false"),
         role: Some(Role::Sink),

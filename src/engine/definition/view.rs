@@ -6,6 +6,7 @@ use crate::engine::plan::plan_relation;
 use crate::engine::session::{Session, done};
 use crate::engine::{Notice, Outcome};
 use crate::error::{Error, Result};
+use crate::plan::{Growth, property};
 use crate::sql::bind::{ParameterTypes, RelationSource};
 use crate::sql::statement::{IfExists, Name, Options, Parsed, QueryText, SinkInput};
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -69,6 +70,7 @@ impl Session {
             options: view_options(options)?,
             events: Vec::new(),
             late: Vec::new(),
+            append_only: false,
         });
         let relation = self.add(New {
             name,
@@ -98,7 +100,7 @@ impl Session {
         let view = self.view();
         let bound = self.bind_query(&view, parsed, &query.query, &mut ParameterTypes::default())?;
         let columns = named_columns(&bound.columns, &[])?;
-        crate::engine::sink::check(options, &columns)?;
+        crate::engine::sink::check(&view.catalog, options, &columns)?;
         let depends_on = self.dependencies(&bound.plan, &query);
         let kind = RelationKind::Sink(Sink {
             query: query.text.clone(),
@@ -110,7 +112,14 @@ impl Session {
             kind,
             depends_on,
         })?;
-        self.plan_new(&relation)?;
+        let growth = self.plan_new(&relation)?;
+        if crate::engine::sink::is_append_only(options) && growth == Growth::Changing {
+            return Err(Error::unsupported(format!(
+                "sink \"{}\" cannot be append-only: its query can take rows back",
+                relation.name
+            ))
+            .with_hint("Leave append_only out: the file then tells each change by the columns epoch and diff."));
+        }
         done("CREATE SINK")
     }
 
@@ -146,6 +155,7 @@ impl Session {
                     options,
                     events: Vec::new(),
                     late: Vec::new(),
+                    append_only: false,
                 }),
                 depends_on,
                 sql: String::new(),
@@ -160,18 +170,20 @@ impl Session {
         Ok(relation)
     }
 
-    /// Plans a new view, so that whatever cannot be maintained is refused now.
-    fn plan_new(&mut self, relation: &Arc<Relation>) -> Result<()> {
+    /// Plans a new view, so that whatever cannot be maintained is refused now; whether rows ever go out of it.
+    fn plan_new(&mut self, relation: &Arc<Relation>) -> Result<Growth> {
         let plan = plan_relation(&self.catalog(), relation)?;
+        let growth = property::of(&plan.plan, plan.root).growth;
         if let Some(warning) = crate::plan::explain::unbounded(&plan.plan, plan.root) {
             self.notice(Notice::new(warning));
         }
         if let RelationKind::MaterializedView(view) = &relation.kind
-            && !(plan.events.is_empty() && plan.late.is_empty())
+            && (growth == Growth::AppendOnly || !plan.events.is_empty() || !plan.late.is_empty())
         {
             let view = MaterializedView {
                 events: plan.events.clone(),
                 late: plan.late.clone(),
+                append_only: growth == Growth::AppendOnly,
                 ..view.clone()
             };
             let timed = Relation {
@@ -184,7 +196,7 @@ impl Session {
             })?;
         }
         self.work()?.plans.push(plan);
-        Ok(())
+        Ok(growth)
     }
 
     /// What a query reads: the relations that its plan scans, and the plain views that its text names.

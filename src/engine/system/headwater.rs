@@ -1,8 +1,8 @@
 //! The rows of the schema `headwater`: streams, views and what they do, in SQL.
 
-use super::Facts;
 use super::function::SESSION;
 use super::sheet::{Cell, Sheet};
+use super::{Facts, Fare};
 use crate::catalog::{Emit, OnError, Relation, RelationKind, Retention};
 
 /// Writes the rows of a relation.
@@ -148,7 +148,15 @@ fn sinks(facts: &Facts, sheet: &mut Sheet) {
         let RelationKind::Sink(sink) = &relation.kind else {
             continue;
         };
-        let fare = facts.live.fare(relation.id);
+        let mut fare = facts.live.fare(relation.id);
+        let report = facts.live.sink(relation.id);
+        if let (None, Some(error)) = (&fare.reason, report.as_ref().and_then(|report| report.error.clone())) {
+            fare = Fare {
+                status: "retrying",
+                reason: Some(error),
+            };
+        }
+        let report = report.as_ref();
         sheet.row([
             ("id", relation.id.0.into()),
             ("schema", (&relation.schema).into()),
@@ -156,6 +164,9 @@ fn sinks(facts: &Facts, sheet: &mut Sheet) {
             ("status", fare.status.into()),
             ("reason", fare.reason.into()),
             ("connector", sink.options.get("connector").into()),
+            ("position", report.map(|report| report.position.clone()).into()),
+            ("rows", report.map(|report| report.rows).into()),
+            ("outbox_rows", report.map(|report| report.outbox_rows).into()),
             ("sql", (&relation.sql).into()),
         ]);
     }

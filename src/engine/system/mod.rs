@@ -31,6 +31,7 @@ mod tests;
 
 use super::command::Inspection;
 use super::late::Listed;
+use super::sink::SinkReport;
 use super::watermark::Times;
 use crate::catalog::{Catalog, LateList, RelationId};
 use crate::error::Result;
@@ -55,7 +56,7 @@ pub(super) fn is_schema(name: &str) -> bool {
 /// How a relation fares, as the `headwater` schema shows it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Fare {
-    /// `live`, `building` or `stopped`.
+    /// `live`, `building` or `stopped`; `retrying` for a sink that cannot deliver at the moment.
     pub(super) status: &'static str,
     /// What stopped it.
     pub(super) reason: Option<String>,
@@ -117,6 +118,10 @@ pub(super) trait Live: fmt::Debug + Send + Sync {
     fn fare(&self, relation: RelationId) -> Fare;
     /// How far the sources are.
     fn sources(&self) -> Vec<SourceFact>;
+    /// How a sink fares that delivers; `None` for others.
+    fn sink(&self, _relation: RelationId) -> Option<SinkReport> {
+        None
+    }
     /// The open sessions.
     fn sessions(&self) -> Vec<SessionFact>;
     /// Cancels what a session runs; whether there is such a session.

@@ -8,6 +8,7 @@ use crate::engine::late::{self, Listed};
 use crate::engine::published::{Published, Status};
 use crate::engine::query::View;
 use crate::engine::settings::{Change, SETTINGS};
+use crate::engine::sink::SinkReport;
 use crate::engine::watermark::Times;
 use crate::error::Result;
 use crate::sql::bind::BindSettings;
@@ -88,6 +89,10 @@ impl Live for Running {
                 state: report.state,
             })
             .collect()
+    }
+
+    fn sink(&self, relation: RelationId) -> Option<SinkReport> {
+        self.engine.shared().sinks.report(relation)
     }
 
     fn sessions(&self) -> Vec<SessionFact> {

@@ -137,6 +137,7 @@ fn catalog() -> Arc<Catalog> {
         options: BTreeMap::new(),
         events: Vec::new(),
         late: Vec::new(),
+        append_only: false,
     };
     let stream = Stream {
         connector: BTreeMap::from([("connector".to_owned(), "nexmark".to_owned())]),

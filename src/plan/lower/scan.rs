@@ -23,6 +23,7 @@ fn input_of(relation: &Relation, schema: SchemaRef) -> Input {
         RelationKind::Table { primary_key } if !primary_key.is_empty() => {
             (Growth::Changing, Some(primary_key.clone()), None)
         }
+        RelationKind::MaterializedView(view) if view.append_only => (Growth::AppendOnly, None, None),
         _ => (Growth::Changing, None, None),
     };
     let mut fields: Vec<Field> = schema

@@ -109,7 +109,7 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("bytea", "00ff5c", "\\x00ff5c"),
     ("date", "00002279", "2024-02-29"),
     ("date", "7fffffff", "infinity"),
-    ("time", "0000000a8be62908", "12:34:56.789"),
+    ("time", "0000000a8be62608", "12:34:56.789"),
     ("timestamp", "0000000000000001", "2000-01-01 00:00:00.000001"),
     ("timestamp", "8000000000000000", "-infinity"),
     ("timestamptz", "ffffffffffffffff", "1999-12-31 23:59:59.999999+00"),

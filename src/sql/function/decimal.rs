@@ -336,8 +336,17 @@ impl Number {
         self
     }
 
+    /// The same number with the digits after the point that it shows: those of no fixed scale show no zeros at the end.
+    pub(crate) fn with_own_digits(self) -> Self {
+        if self.scale >= QUOTIENT_SCALE {
+            self.trimmed()
+        } else {
+            self
+        }
+    }
+
     /// PostgreSQL's weight (in digits of base 10000) and first such digit.
-    fn weight(self) -> (i32, i32) {
+    pub(crate) fn weight(self) -> (i32, i32) {
         if self.value == i256::ZERO {
             return (0, 0);
         }
@@ -409,15 +418,7 @@ pub(crate) fn divide(a: Number, b: Number) -> Result<Option<i256>> {
     if b.value == i256::ZERO {
         return Err(Error::semantic("22012", "division by zero"));
     }
-    // Numbers of no fixed scale show no zeros at the end, so none count.
-    let free = |number: Number| {
-        if number.scale >= QUOTIENT_SCALE {
-            number.trimmed()
-        } else {
-            number
-        }
-    };
-    let (a, b) = (free(a), free(b));
+    let (a, b) = (a.with_own_digits(), b.with_own_digits());
     let digits = quotient_digits(a, b);
     let shift = i32::from(digits) + i32::from(b.scale) - i32::from(a.scale);
     let quotient = if shift >= 0 {

@@ -214,3 +214,12 @@ pub(super) fn field_name(field: &DateTimeField) -> String {
         other => other.to_string().trim_matches('\'').to_lowercase(),
     }
 }
+
+/// Whether an expression is a number as it was written, with the type that [`number`] gave it.
+pub(super) fn is_number(expr: &Expr) -> bool {
+    match expr {
+        Expr::Cast { expr, .. } => is_number(expr),
+        Expr::Value(value) => matches!(value.value, Value::Number(..)),
+        _ => false,
+    }
+}

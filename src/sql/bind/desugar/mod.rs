@@ -24,10 +24,10 @@ pub(super) use from::{SET_FUNCTIONS, SET_OPERATION, argument_expression, bare_qu
 use from::{bag_operations, fold_from, fold_joins, is_ours};
 use literal::{extract_name, field_name, interval_literal, is_type_of_literal, number, plain_string, unary};
 use sqlparser::ast::{
-    BinaryOperator, CastKind, CeilFloorKind, DataType, DateTimeField, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArgumentList, FunctionArguments, GroupByExpr, Ident, LimitClause, NamedWindowExpr, ObjectName, OrderByKind,
-    Query, Select, Spanned, TableFactor, TrimWhereField, Value, ValueWithSpan, VisitMut, VisitorMut, WindowFrameBound,
-    WindowSpec,
+    BinaryOperator, CastKind, CeilFloorKind, DataType, DateTimeField, DuplicateTreatment, Expr, Function, FunctionArg,
+    FunctionArgExpr, FunctionArgumentList, FunctionArguments, GroupByExpr, Ident, LimitClause, NamedWindowExpr,
+    ObjectName, OrderByKind, Query, Select, Spanned, TableFactor, TrimWhereField, Value, ValueWithSpan, VisitMut,
+    VisitorMut, WindowFrameBound, WindowSpec,
 };
 use sqlparser::tokenizer::Span;
 use std::ops::ControlFlow;
@@ -470,6 +470,26 @@ fn bare_function(mut function: Function, span: Span) -> Expr {
             "current_user" | "session_user" | "user" | "current_role" | "current_catalog" | "current_schema",
             FunctionArguments::None,
         ) => call(&name, Vec::new(), span),
-        _ => Expr::Function(function),
+        _ => {
+            if name == "count" {
+                count_all(&mut function.args);
+            }
+            Expr::Function(function)
+        }
+    }
+}
+
+/// `count(1)` is `count(*)`: DataFusion would compute both, under one name.
+fn count_all(args: &mut FunctionArguments) {
+    let FunctionArguments::List(list) = args else {
+        return;
+    };
+    if list.duplicate_treatment == Some(DuplicateTreatment::Distinct) {
+        return;
+    }
+    if let [FunctionArg::Unnamed(arg @ FunctionArgExpr::Expr(_))] = list.args.as_mut_slice()
+        && matches!(&*arg, FunctionArgExpr::Expr(expr) if literal::is_number(expr))
+    {
+        *arg = FunctionArgExpr::Wildcard;
     }
 }

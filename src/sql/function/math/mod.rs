@@ -1,11 +1,12 @@
 //! Functions on numbers.
 
+mod exact;
 mod exponential;
 mod integer;
 mod round;
 
 use super::cast::out_of_range;
-use super::decimal::{Exacts, build, nearest_float, overflow};
+use super::decimal::{Exacts, build, overflow};
 use super::definition::{Call, Definition, Kind, Overload};
 use crate::error::{Error, Result};
 use crate::types::Type;
@@ -13,7 +14,7 @@ use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int32Array};
 use arrow::datatypes::{ArrowPrimitiveType, DataType, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, i256};
 use datafusion::common::ScalarValue;
 pub(super) use exponential::power;
-use exponential::{exp, log_base, logarithm, sqrt};
+use exponential::{exp, logarithm, sqrt};
 use integer::{bit_not, div, factorial, gcd, integers, modulo, width_bucket};
 use round::{Direction, to_digits, to_whole};
 use std::sync::Arc;
@@ -198,7 +199,7 @@ pub(super) const FUNCTIONS: &[Definition] = &[
         "The square root.",
         &[
             takes(&[Float8], float8, |call| floats(call, sqrt)),
-            takes(&[Numeric], quotient, |call| exact_floats(call, sqrt)),
+            takes(&[Numeric], quotient, exact::sqrt),
         ],
     ),
     named(
@@ -211,7 +212,7 @@ pub(super) const FUNCTIONS: &[Definition] = &[
         "e raised to it.",
         &[
             takes(&[Float8], float8, |call| floats(call, exp)),
-            takes(&[Numeric], quotient, |call| exact_floats(call, exp)),
+            takes(&[Numeric], quotient, exact::exp),
         ],
     ),
     named(
@@ -219,9 +220,7 @@ pub(super) const FUNCTIONS: &[Definition] = &[
         "The natural logarithm.",
         &[
             takes(&[Float8], float8, |call| floats(call, |x| logarithm(x, f64::ln))),
-            takes(&[Numeric], quotient, |call| {
-                exact_floats(call, |x| logarithm(x, f64::ln))
-            }),
+            takes(&[Numeric], quotient, exact::ln),
         ],
     ),
     named(
@@ -229,10 +228,8 @@ pub(super) const FUNCTIONS: &[Definition] = &[
         "The logarithm to base 10, or to a given base.",
         &[
             takes(&[Float8], float8, |call| floats(call, |x| logarithm(x, f64::log10))),
-            takes(&[Numeric], quotient, |call| {
-                exact_floats(call, |x| logarithm(x, f64::log10))
-            }),
-            takes(&[Numeric, Numeric], quotient, log_base),
+            takes(&[Numeric], quotient, exact::log10),
+            takes(&[Numeric, Numeric], quotient, exact::log),
         ],
     ),
     named(
@@ -240,9 +237,7 @@ pub(super) const FUNCTIONS: &[Definition] = &[
         "The logarithm to base 10.",
         &[
             takes(&[Float8], float8, |call| floats(call, |x| logarithm(x, f64::log10))),
-            takes(&[Numeric], quotient, |call| {
-                exact_floats(call, |x| logarithm(x, f64::log10))
-            }),
+            takes(&[Numeric], quotient, exact::log10),
         ],
     ),
     float_function!("sin", "The sine.", |x| Ok(x.sin())),
@@ -332,20 +327,6 @@ fn floats(call: &Call<'_>, change: impl Fn(f64) -> Result<f64>) -> Result<ArrayR
 }
 
 /// A function of exact numbers that is computed with floats: some 15 digits of the result are right.
-fn exact_floats(call: &Call<'_>, change: impl Fn(f64) -> Result<f64>) -> Result<ArrayRef> {
-    let (numbers, scale) = Exacts::of(&call.arguments[0])?;
-    let mut values = Vec::with_capacity(call.rows);
-    for row in 0..call.rows {
-        values.push(if numbers.is_null(row) {
-            None
-        } else {
-            Some(change(nearest_float(numbers.value(row), scale))?)
-        });
-    }
-    let array: ArrayRef = Arc::new(Float64Array::from(values));
-    super::decimal::convert(&array, &Type::Float8, call.result)
-}
-
 fn pairs(call: &Call<'_>, change: impl Fn(f64, f64) -> Result<f64>) -> Result<Float64Array> {
     let (a, b) = (
         call.arguments[0].as_primitive::<Float64Type>(),

@@ -26,9 +26,11 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// The outcome of a benchmark, or of a step of one.
 pub(crate) type Result<T = (), E = Failure> = std::result::Result<T, E>;
 
+/// What runs a benchmark.
+type Bench = fn(&Options) -> Result;
+
 /// The benchmarks by name.
-const BENCHES: &[(&str, fn(&Options) -> Result)] =
-    &[("nexmark", nexmark::run), ("change", change::run), ("wire", wire::run)];
+const BENCHES: &[(&str, Bench)] = &[("nexmark", nexmark::run), ("change", change::run), ("wire", wire::run)];
 
 /// What `OPTION=VALUE` arguments say.
 #[derive(Debug, Default)]

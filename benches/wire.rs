@@ -196,11 +196,11 @@ async fn copies(servers: &[&Server], flights: &Flights) -> Result {
 }
 
 /// The middle one.
-fn median(values: &mut Vec<f64>) -> f64 {
+fn median(values: &mut [f64]) -> f64 {
     quantile(values, 0.5)
 }
 
-fn quantile(values: &mut Vec<f64>, share: f64) -> f64 {
+fn quantile(values: &mut [f64], share: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     let last = values.len().saturating_sub(1);
     values

@@ -79,7 +79,7 @@ impl Feed {
         for (place, (name, _)) in TABLES.into_iter().enumerate() {
             let (chunks, shared, warm) = (self.chunks.clone(), self.state.clone(), self.warm_chunks);
             engine.attach(name, move |position| {
-                let next = position.map_or(Ok(0), |position| chunk_of(position))?;
+                let next = position.map_or(Ok(0), chunk_of)?;
                 shared.state.lock().next[place] = next;
                 let source = Replay {
                     chunks: chunks.clone(),

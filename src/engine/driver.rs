@@ -108,9 +108,8 @@ impl Driver {
         clock: Clock,
         published: Arc<ArcSwap<Published>>,
         opened: record::Opened,
-        commands: super::command::Commands,
+        (commands, inbox): (super::command::Commands, Receiver<Command>),
         sinks: Sinks,
-        inbox: Receiver<Command>,
     ) -> Self {
         let current = published.load_full();
         Self {

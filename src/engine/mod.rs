@@ -255,9 +255,8 @@ impl Engine {
             clock.clone(),
             published.clone(),
             opened,
-            commands.clone(),
+            (commands.clone(), inbox),
             sinks.clone(),
-            inbox,
         );
         driver.open_views();
         std::thread::Builder::new()

@@ -61,7 +61,7 @@ impl Outbox {
 
     /// Adds an epoch's changes; what is added counts as waiting.
     pub fn write(&self, epoch: Epoch, delta: &Delta, commit: &mut Commit) -> Result<()> {
-        for batch in delta.batches.iter().filter(|batch| batch.len() > 0) {
+        for batch in delta.batches.iter().filter(|batch| !batch.is_empty()) {
             let weights: ArrayRef = match &batch.weights {
                 Weights::Ones => Arc::new(Int64Array::from_value(1, batch.len())),
                 Weights::Each(weights) => Arc::new(weights.clone()),

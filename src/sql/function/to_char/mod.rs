@@ -1,6 +1,6 @@
 //! `to_char` and its way back: values written and read by a format such as `YYYY-MM-DD HH24:MI`.
 //!
-//! Formats of times are taken apart here, for [`time`] which writes by them and [`read`] which reads; formats of
+//! Formats of times are taken apart here, for [`time`] which writes by them and [`read`](mod@read) which reads; those of
 //! numbers are a language of their own ([`number`]).
 
 mod number;

@@ -191,7 +191,10 @@ async fn copies(servers: &[&Server], flights: &Flights) -> Result {
     println!("\n\\copy of the flights ({COPY_ROUNDS} rounds, medians)");
     let mut table = Table::of(servers);
     table.row("seconds", seconds.iter_mut().map(|values| median(values)).collect());
-    table.row("server's CPU-seconds", cpu.iter_mut().map(|values| median(values)).collect());
+    table.row(
+        "server's CPU-seconds",
+        cpu.iter_mut().map(|values| median(values)).collect(),
+    );
     Ok(())
 }
 

@@ -9,7 +9,8 @@
 //! | `slt` | `slt/*.slt`: statements and what they answer, every view verified after every change |
 //! | `cases` | `cases/*.sql`: scripts with PostgreSQL's answers, each run four ways |
 //! | `docs` | the examples of `docs/sql.md` and of the README |
-//! | `wire` | the protocol: prepared statements, portals, cancelling, COPY, errors |
+//! | `wire` | the protocol: prepared statements, portals, cancelling, COPY |
+//! | `errors` | `errors.txt`: what is refused, with its code and place, here and in PostgreSQL |
 //! | `crash` | that a killed server loses nothing and repeats nothing |
 //! | `sink` | that a file holds each change of its view once, through kills and failing disks |
 //! | `robust` | full disks, missing files, huge rows, vanishing clients, the order to stop |
@@ -24,6 +25,7 @@ mod cases;
 mod crash;
 mod demo;
 mod docs;
+mod errors;
 mod harness;
 mod postgres;
 mod robust;
@@ -42,6 +44,7 @@ fn main() {
         cases::tests(),
         docs::tests(),
         wire::tests(),
+        errors::tests(),
         crash::tests(),
         demo::tests(),
         robust::tests(),

@@ -10,7 +10,7 @@ use futures::{SinkExt, StreamExt, pin_mut};
 use raw::Raw;
 use sqllogictest::harness::Trial;
 use std::error::Error as StdError;
-use tokio_postgres::error::{DbError, ErrorPosition};
+use tokio_postgres::error::DbError;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 use tokio_postgres::{Client, NoTls};
 
@@ -29,7 +29,6 @@ pub(crate) fn tests() -> Vec<Trial> {
         test("copy_goes_in_and_out", copy_goes_in_and_out),
         test("a_failed_copy_leaves_nothing", a_failed_copy_leaves_nothing),
         test("a_vanished_client_leaves_nothing", a_vanished_client_leaves_nothing),
-        test("errors_say_what_and_where", errors_say_what_and_where),
         test("the_status_follows_the_transaction", the_status_follows_the_transaction),
         test(
             "several_statements_are_one_transaction",
@@ -349,64 +348,6 @@ fn a_vanished_client_leaves_nothing(server: Server) -> Result {
         client.batch_execute("INSERT INTO t VALUES (3)").await?;
         let rows = client.query("SELECT id FROM t", &[]).await?;
         expect(rows.iter().map(|row| row.get(0)).collect::<Vec<i32>>(), vec![3], "rows")
-    })
-}
-
-/// What is wrong, its SQLSTATE, and the position that PostgreSQL gives.
-const ERRORS: &[(&str, &str, Option<u32>)] = &[
-    ("SELECT FROM WHERE", "42601", Some(13)),
-    ("SELEC 1", "42601", Some(1)),
-    ("SELECT * FROM nowhere", "42P01", Some(15)),
-    ("SELECT nothing FROM t", "42703", Some(8)),
-    ("SELECT t.nothing FROM t", "42703", Some(8)),
-    ("SELECT no_function(1)", "42883", Some(8)),
-    ("SELECT id, count(*) FROM t", "42803", Some(8)),
-    ("SELECT 'x'::int", "22P02", Some(8)),
-    ("SELECT 1/0", "22012", None),
-    ("SELECT 2147483647 + 1", "22003", None),
-    ("CREATE TABLE t (id int)", "42P07", None),
-    ("INSERT INTO t VALUES (1, 2)", "23505", None),
-    ("INSERT INTO t VALUES (NULL, 2)", "23502", None),
-    ("INSERT INTO t (id) VALUES (1, 2, 3)", "42601", Some(31)),
-    ("DROP TABLE t", "2BP01", None),
-    ("DROP TABLE nowhere", "42P01", None),
-    ("SELECT 1 WHERE 1", "42804", Some(16)),
-    ("SELECT a.id FROM t a JOIN t b ON id = 1", "42702", Some(36)),
-    ("SET no_such_setting = 1", "42704", None),
-    ("ROLLBACK TO nowhere", "25P01", None),
-];
-
-fn errors_say_what_and_where(server: Server) -> Result {
-    block_on(async {
-        let client = server.connect().await?;
-        client
-            .batch_execute(
-                "CREATE TABLE t (id int PRIMARY KEY, v int);
-                 CREATE MATERIALIZED VIEW m AS SELECT v FROM t;
-                 INSERT INTO t VALUES (1, 1)",
-            )
-            .await?;
-        let mut wrong = String::new();
-        for (sql, code, position) in ERRORS {
-            let got = match client.simple_query(sql).await {
-                Ok(_) => None,
-                Err(error) => {
-                    let error = answer(&error)?;
-                    let place = match error.position() {
-                        Some(ErrorPosition::Original(place)) => Some(*place),
-                        _ => None,
-                    };
-                    Some((error.code().code().to_owned(), place, error.message().to_owned()))
-                }
-            };
-            let same = got
-                .as_ref()
-                .is_some_and(|(got, place, _)| got == code && place == position);
-            if !same {
-                wrong += &format!("{sql}: expected {code} at {position:?}, got {got:?}\n");
-            }
-        }
-        if wrong.is_empty() { Ok(()) } else { Err(wrong.into()) }
     })
 }
 

@@ -425,7 +425,13 @@ pub fn from_datafusion(error: DataFusionError) -> Error {
                 "more than one row returned by a subquery used as an expression",
             )
         }
-        DataFusionError::Execution(text) => Error::semantic("22000", text),
+        DataFusionError::Execution(text) => match text
+            .strip_prefix("Placeholder '")
+            .and_then(|rest| rest.split_once('\''))
+        {
+            Some((name, _)) => Error::semantic("42P02", format!("there is no parameter {name}")),
+            None => Error::semantic("22000", text),
+        },
         other => Error::internal(other.strip_backtrace()),
     }
 }

@@ -280,9 +280,10 @@ impl Session {
 
     /// The relation of a name that must be of a kind.
     pub(super) fn find(&self, kind: ObjectKind, name: &Name) -> Result<Arc<Relation>> {
-        let relation = self
-            .find_any(name)
-            .map_err(|_| Error::semantic("42P01", format!("{} \"{name}\" does not exist", kind.noun())))?;
+        let relation = self.find_any(name).map_err(|_| {
+            let code = if kind == ObjectKind::Index { "42704" } else { "42P01" };
+            Error::semantic(code, format!("{} \"{name}\" does not exist", kind.noun()))
+        })?;
         if relation.noun() == kind.noun() {
             return Ok(relation);
         }

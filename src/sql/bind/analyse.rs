@@ -174,6 +174,14 @@ impl Settle {
             Expr::Case(case) => self.case(case, schema),
             Expr::Not(inner) => Ok(Expr::Not(Box::new(self.condition(*inner, schema, "NOT")?))),
             Expr::Like(like) => self.like(like, schema),
+            Expr::AggregateFunction(mut call) if call.params.filter.is_some() => {
+                let filter = call.params.filter.take();
+                let filter = filter
+                    .map(|filter| self.condition(*filter, schema, "FILTER"))
+                    .transpose()?;
+                call.params.filter = filter.map(Box::new);
+                Ok(Expr::AggregateFunction(call))
+            }
             Expr::OuterReferenceColumn(field, column) => {
                 // The column's type may have changed since the reference was planned.
                 let settled = outer

@@ -3,12 +3,14 @@
 //! DataFusion finds most of these faults too, but later, in its own words and without a place. Here each has
 //! PostgreSQL's code, wording and position.
 
+use super::part;
 use crate::error::{Error, Result};
 use crate::sql::function;
 use crate::sql::parser::fold;
+use crate::types::Type;
 use sqlparser::ast::{
-    Expr, Function, GroupByExpr, Ident, JoinConstraint, JoinOperator, OrderByKind, Query, Select, SelectItem, SetExpr,
-    Spanned, TableFactor, TableWithJoins, Value, ValueWithSpan, Visit, Visitor,
+    Expr, Function, FunctionArguments, GroupByExpr, Ident, JoinConstraint, JoinOperator, LimitClause, OrderByKind,
+    Query, Select, SelectItem, SetExpr, Spanned, TableFactor, TableWithJoins, Value, ValueWithSpan, Visit, Visitor,
 };
 use sqlparser::tokenizer::{Location, Span};
 use std::ops::ControlFlow;
@@ -31,7 +33,15 @@ impl Visitor for Check {
     type Break = Fault;
 
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<Fault> {
-        flow(order_by(query))
+        flow(order_by(query).and_then(|()| counts(query)))
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<Fault> {
+        flow(match expr {
+            Expr::Function(call) => self::call(call),
+            Expr::BinaryOp { left, right, .. } => widths(left, right),
+            _ => Ok(()),
+        })
     }
 
     fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<Fault> {
@@ -59,11 +69,13 @@ fn select(select: &Select) -> Result<(), Fault> {
     for join in select.from.iter().flat_map(|table| &table.joins) {
         if let Some(condition) = condition_of(&join.join_operator) {
             plain(condition, "JOIN conditions")?;
+            boolean(condition, "JOIN/ON")?;
         }
     }
     if let Some(having) = &select.having {
         no_windows(having, "HAVING")?;
         no_nested(having)?;
+        boolean(having, "HAVING")?;
     }
     if let GroupByExpr::Expressions(keys, _) = &select.group_by {
         for key in keys {
@@ -74,6 +86,100 @@ fn select(select: &Select) -> Result<(), Fault> {
     for item in &select.projection {
         if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
             no_nested(expr)?;
+        }
+    }
+    Ok(())
+}
+
+/// A condition that shows by itself what it is must be a boolean.
+fn boolean(condition: &Expr, clause: &str) -> Result<(), Fault> {
+    match part::apparent(condition) {
+        None | Some(Type::Bool | Type::Unknown) => Ok(()),
+        Some(kind) => Err(fault(
+            "42804",
+            format!("argument of {clause} must be type boolean, not type {kind}"),
+            condition.span(),
+        )),
+    }
+}
+
+/// Rows are compared with rows of their width.
+fn widths(left: &Expr, right: &Expr) -> Result<(), Fault> {
+    match (left, right) {
+        (Expr::Tuple(left), Expr::Tuple(right)) if left.len() != right.len() => Err(fault(
+            "42601",
+            "unequal number of entries in row expressions".to_owned(),
+            Span::empty(),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// What a call needs besides its arguments.
+fn call(call: &Function) -> Result<(), Fault> {
+    let Some(ident) = call.name.0.last().and_then(|part| part.as_ident()) else {
+        return Ok(());
+    };
+    let name = fold(ident);
+    if call.over.is_none() && call.within_group.is_empty() && WINDOW_ONLY.contains(&name.as_str()) {
+        return Err(fault(
+            "42809",
+            format!("window function {name} requires an OVER clause"),
+            ident.span,
+        ));
+    }
+    if name == "count" && matches!(&call.args, FunctionArguments::List(list) if list.args.is_empty()) {
+        return Err(fault(
+            "42809",
+            "count(*) must be used to call a parameterless aggregate function".to_owned(),
+            ident.span,
+        ));
+    }
+    if let Some(filter) = &call.filter {
+        boolean(filter, "FILTER")?;
+    }
+    if is_aggregate_call(call) {
+        for argument in part::arguments(call) {
+            if let Some((_, span)) = find(argument, |call| call.over.is_some()) {
+                return Err(fault(
+                    "42803",
+                    "aggregate function calls cannot contain window function calls".to_owned(),
+                    span,
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Functions that mean nothing without a window. `first_value` and its like are aggregates of ours too.
+const WINDOW_ONLY: &[&str] = &[
+    "row_number",
+    "rank",
+    "dense_rank",
+    "percent_rank",
+    "cume_dist",
+    "ntile",
+    "lag",
+    "lead",
+];
+
+/// LIMIT and OFFSET look at no row.
+fn counts(query: &Query) -> Result<(), Fault> {
+    let (limit, offset) = match &query.limit_clause {
+        Some(LimitClause::LimitOffset { limit, offset, .. }) => {
+            (limit.as_ref(), offset.as_ref().map(|offset| &offset.value))
+        }
+        Some(LimitClause::OffsetCommaLimit { offset, limit }) => (Some(limit), Some(offset)),
+        None => return Ok(()),
+    };
+    for (expr, clause) in [(limit, "LIMIT"), (offset, "OFFSET")] {
+        if let Some(Expr::Identifier(_) | Expr::CompoundIdentifier(_)) = expr {
+            return Err(fault(
+                "42P10",
+                format!("argument of {clause} must not contain variables"),
+                expr.map_or_else(Span::empty, Spanned::span),
+            ));
         }
     }
     Ok(())

@@ -6,7 +6,10 @@
 use super::part;
 use crate::error::Error;
 use crate::sql::parser::fold;
-use sqlparser::ast::{Expr, Ident, ObjectName, TableFactor, Visit, Visitor};
+use sqlparser::ast::{
+    DataType, Expr, Ident, ObjectName, Select, SelectItem, SelectItemQualifiedWildcardKind, TableFactor, Value,
+    ValueWithSpan, Visit, Visitor,
+};
 use sqlparser::tokenizer::{Location, Span};
 use std::ops::ControlFlow;
 
@@ -21,6 +24,8 @@ enum Wanted<'a> {
     Bare(&'a str),
     Table(&'a str),
     Function(&'a str),
+    Type(&'a str),
+    Parameter(&'a str),
 }
 
 /// The place of what an error is about.
@@ -31,6 +36,8 @@ pub(super) fn place<T: Visit>(error: &Error, tree: &T) -> Option<Location> {
         "42P01" => Wanted::Table(quoted(message)?),
         "42702" => Wanted::Bare(quoted(message)?),
         "42703" | "42803" => column(message)?,
+        "42704" if message.starts_with("type ") => Wanted::Type(quoted(message)?),
+        "42P02" => Wanted::Parameter(message.strip_prefix("there is no parameter ")?),
         "42883" if message.starts_with("function ") => {
             Wanted::Function(message.strip_prefix("function ")?.split(['(', ' ']).next()?)
         }
@@ -112,6 +119,27 @@ impl Visitor for Search<'_> {
         }
     }
 
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+        let Wanted::Table(wanted) = &self.wanted else {
+            return ControlFlow::Continue(());
+        };
+        let found = select.projection.iter().find_map(|item| match item {
+            SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
+                let last = name.0.last()?.as_ident()?;
+                (fold(last) == *wanted).then_some(last.span)
+            }
+            _ => None,
+        });
+        found.map_or(ControlFlow::Continue(()), |span| self.find(span))
+    }
+
+    fn pre_visit_value(&mut self, value: &ValueWithSpan) -> ControlFlow<()> {
+        match (&self.wanted, &value.value) {
+            (Wanted::Parameter(wanted), Value::Placeholder(name)) if name == wanted => self.find(value.span),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
         let span = match (&self.wanted, expr) {
             (Wanted::Column { name, .. } | Wanted::Bare(name), Expr::Identifier(ident)) if fold(ident) == *name => {
@@ -127,6 +155,18 @@ impl Visitor for Search<'_> {
                 [.., before, _] if fold(before) == *wanted => parts.first().map(|part| part.span),
                 _ => None,
             },
+            (
+                Wanted::Type(wanted),
+                Expr::Cast {
+                    data_type: DataType::Custom(name, _),
+                    ..
+                },
+            ) => name
+                .0
+                .last()
+                .and_then(|part| part.as_ident())
+                .filter(|ident| fold(ident) == *wanted)
+                .map(|ident| ident.span),
             (Wanted::Function(wanted), Expr::Function(function)) => function
                 .name
                 .0
@@ -191,7 +231,7 @@ pub(super) fn with_unknown_types<T: Visit>(error: Error, tree: &T) -> Error {
 
 /// Which arguments of a function of that name are literals without a type.
 fn literals_among(function: &sqlparser::ast::Function, name: &str) -> Option<Vec<bool>> {
-    use sqlparser::ast::{FunctionArg, FunctionArgExpr, FunctionArguments, Value};
+    use sqlparser::ast::{FunctionArg, FunctionArgExpr, FunctionArguments};
     let last = function.name.0.last().and_then(|part| part.as_ident())?;
     let FunctionArguments::List(list) = &function.args else {
         return None;

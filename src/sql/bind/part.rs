@@ -229,7 +229,7 @@ fn is_condition(expr: &Expr) -> bool {
 }
 
 /// The type that an expression shows by itself.
-fn apparent(expr: &Expr) -> Option<Type> {
+pub(super) fn apparent(expr: &Expr) -> Option<Type> {
     match expr {
         Expr::Nested(inner) => apparent(inner),
         Expr::Cast { data_type, .. } => type_of(data_type).ok(),
@@ -247,7 +247,8 @@ fn apparent(expr: &Expr) -> Option<Type> {
     }
 }
 
-fn arguments(function: &Function) -> Vec<&Expr> {
+/// The arguments of a call that are expressions.
+pub(super) fn arguments(function: &Function) -> Vec<&Expr> {
     let FunctionArguments::List(list) = &function.args else {
         return Vec::new();
     };

@@ -9,6 +9,7 @@ use super::relation::RelationSource;
 use super::{Binder, analyse, object_name};
 use crate::error::{Error, Result};
 use crate::sql::error::{external, from_datafusion};
+use crate::sql::function::special;
 use crate::types::{Nullability, Type};
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -99,6 +100,16 @@ fn literal(value: &ScalarValue, field: Option<&FieldRef>) -> DataFusionResult<Ex
     Ok(Expr::Literal(value.cast_to(field.data_type())?, metadata))
 }
 
+/// The value of a subquery, which is NULL where it has no row, also where its column is never NULL.
+fn without_row(expr: Expr) -> Transformed<Expr> {
+    match &expr {
+        Expr::ScalarSubquery(subquery) if !subquery.subquery.schema().field(0).is_nullable() => {
+            Transformed::new(special::nullable(expr), true, TreeNodeRecursion::Jump)
+        }
+        _ => Transformed::no(expr),
+    }
+}
+
 impl Binder<'_> {
     /// The plan with the subqueries that can be functions as functions.
     pub(super) fn replace_subqueries(&self, plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
@@ -127,7 +138,10 @@ impl Binder<'_> {
                     _ => return Ok(Transformed::no(expr)),
                 }
             }
-            Expr::ScalarSubquery(subquery) if !subquery.outer_ref_columns.is_empty() => (subquery, SubqueryForm::Value),
+            Expr::ScalarSubquery(subquery) if subquery.outer_ref_columns.is_empty() => {
+                return Ok(without_row(expr));
+            }
+            Expr::ScalarSubquery(subquery) => (subquery, SubqueryForm::Value),
             _ => return Ok(Transformed::no(expr)),
         };
         match self.as_function(subquery, form, schema)? {
@@ -136,7 +150,7 @@ impl Binder<'_> {
                 Error::unsupported("ARRAY(SELECT ...) over streams, tables and views is not supported")
                     .with_hint("Write (SELECT array_agg(...) FROM ...)."),
             )),
-            None => Ok(Transformed::no(expr)),
+            None => Ok(without_row(expr)),
         }
     }
 

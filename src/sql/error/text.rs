@@ -25,6 +25,11 @@ const SAID: &[(&str, &str, &str)] = &[
         "UNION types cannot be matched",
     ),
     (
+        "unnest() can only be applied to array",
+        "42883",
+        "function unnest(anyelement) does not exist",
+    ),
+    (
         "WITHIN GROUP is only supported for ordered-set",
         "42809",
         "WITHIN GROUP is for ordered-set aggregates only",
@@ -127,6 +132,18 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
         " is not defined",
         "42704",
         "window \"{}\" does not exist",
+    ),
+    (
+        "Invalid qualifier ",
+        "",
+        "42P01",
+        "missing FROM-clause entry for table \"{}\"",
+    ),
+    (
+        "External error: ",
+        " cannot be matched",
+        "42804",
+        "{} cannot be matched",
     ),
     ("Invalid function '", "'", "42883", "function {} does not exist"),
     (

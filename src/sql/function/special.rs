@@ -6,11 +6,12 @@ use crate::error::Error;
 use crate::sql::error::external;
 use crate::types::Type;
 use arrow::array::{ArrayRef, AsArray, Decimal128Array, StringArray};
-use arrow::datatypes::{DataType, Float32Type, Float64Type, IntervalMonthDayNanoType};
+use arrow::datatypes::{DataType, FieldRef, Float32Type, Float64Type, IntervalMonthDayNanoType};
 use datafusion::common::{Result as DataFusionResult, ScalarValue};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
+    Volatility,
 };
 use std::sync::{Arc, LazyLock};
 
@@ -188,4 +189,47 @@ pub(crate) fn array(elements: Vec<Expr>, element: Type) -> Expr {
         return Expr::Literal(ScalarValue::Null, None);
     }
     super::call("__array", elements)
+}
+
+/// A value as it is, which may be NULL.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Nullable {
+    signature: Signature,
+}
+
+static NULLABLE: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
+    Arc::new(ScalarUDF::new_from_impl(Nullable {
+        signature: Signature::new(TypeSignature::Any(1), Volatility::Immutable),
+    }))
+});
+
+/// An expression that may be NULL, whatever its type says.
+pub(crate) fn nullable(expr: Expr) -> Expr {
+    call(&NULLABLE, vec![expr])
+}
+
+impl ScalarUDFImpl for Nullable {
+    fn name(&self) -> &str {
+        "nullable"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> DataFusionResult<DataType> {
+        Ok(types.first().cloned().unwrap_or(DataType::Null))
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> DataFusionResult<FieldRef> {
+        match args.arg_fields {
+            [field] => Ok(Arc::new(field.as_ref().clone().with_nullable(true))),
+            _ => Err(external(Error::internal("one value may be NULL"))),
+        }
+    }
+
+    fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
+        let value = args.args.pop();
+        value.ok_or_else(|| external(Error::internal("one value may be NULL")))
+    }
 }

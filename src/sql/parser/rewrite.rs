@@ -8,6 +8,7 @@
 //! | `TUMBLE(TABLE s, DESCRIPTOR(ts), ...)` | `TUMBLE(s, DESCRIPTOR(ts), ...)` |
 //! | `SESSION(s PARTITION BY k, ts, ...)` | `SESSION(s, k, ts, ...)` |
 //! | `t ASOF LEFT JOIN q ON c` | `t ASOF JOIN q MATCH_CONDITION('left') ON c` |
+//! | `TABLE t` | `SELECT * FROM t` |
 //! | `trim(LEADING FROM x)` | `trim(LEADING ' ' FROM x)` |
 //!
 //! Tokens keep the place at which they stand in the text, so that errors still point there; invented ones take their
@@ -25,7 +26,7 @@ pub(crate) const WINDOW_FUNCTIONS: &[&str] = &["tumble", "hop", "cumulate", "ses
 /// All rewrites, in order.
 pub(crate) fn rewrite(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let tokens = window_function_arguments(tokens);
-    let tokens = window_clauses(tokens);
+    let tokens = window_clauses(tables(tokens));
     blanks_to_trim(asof_joins(tokens))
 }
 
@@ -61,6 +62,38 @@ fn keyword(text: &str, keyword: Keyword, span: Span) -> TokenWithSpan {
     };
     token(Token::Word(word), span)
 }
+
+/// `TABLE t` as the query that it is.
+fn tables(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let mut output: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
+    for index in 0..tokens.len() {
+        let current = &tokens[index];
+        let starts = match output.last().map(|before| &before.token) {
+            None | Some(Token::LParen | Token::SemiColon) => true,
+            Some(before) => word(before).is_some_and(|word| BEFORE_QUERY.contains(&word)),
+        };
+        if starts && is_word(Some(current), "table") && is_any_word(tokens.get(index + 1)) {
+            output.push(keyword("select", Keyword::SELECT, current.span));
+            output.push(token(Token::Mul, current.span));
+            output.push(keyword("from", Keyword::FROM, current.span));
+        } else {
+            output.push(current.clone());
+        }
+    }
+    output
+}
+
+/// Words that a query may stand behind.
+const BEFORE_QUERY: &[&str] = &[
+    "as",
+    "union",
+    "intersect",
+    "except",
+    "all",
+    "distinct",
+    "explain",
+    "verbose",
+];
 
 /// Drops `TABLE` before a name, and turns SESSION's `PARTITION BY` into further arguments.
 fn window_function_arguments(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {

@@ -12,6 +12,7 @@ use datafusion::common::DFSchema;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::planner::PlannerContext;
 use sqlparser::ast::{self, SetExpr, Spanned, TableObject};
+use sqlparser::tokenizer::Location;
 use std::sync::Arc;
 
 impl Binder<'_> {
@@ -34,10 +35,8 @@ impl Binder<'_> {
             };
             let index = self.column_index(&relation, ident)?;
             if targets.contains(&index) {
-                return Err(Error::semantic(
-                    "42701",
-                    format!("column \"{}\" specified more than once", fold(ident)),
-                ));
+                let error = Error::semantic("42701", format!("column \"{}\" specified more than once", fold(ident)));
+                return Err(self.placed(error, Some(ident.span.start)));
             }
             targets.push(index);
         }
@@ -82,11 +81,18 @@ impl Binder<'_> {
             && query.limit_clause.is_none()
         {
             let rows: Vec<&[ast::Expr]> = values.rows.iter().map(|row| row.content.as_slice()).collect();
-            return self.insert_values(&rows, relation, targets, explicit, parameters);
+            let width = rows.first().map_or(0, |row| row.len());
+            if rows.iter().any(|row| row.len() != width) {
+                return Err(Error::syntax("VALUES lists must all be the same length"));
+            }
+            check_width(width, targets.len(), explicit)
+                .map_err(|error| self.placed(error, odd_one(insert, width, targets.len())))?;
+            return self.insert_values(&rows, relation, &targets[..width], parameters);
         }
         let plan = self.plan_query(query, parameters)?;
         let count = plan.schema().fields().len();
-        check_width(count, targets.len(), explicit)?;
+        check_width(count, targets.len(), explicit)
+            .map_err(|error| self.placed(error, odd_one(insert, count, targets.len())))?;
         let targets = &targets[..count];
         let mut exprs = Vec::with_capacity(count);
         let (input, own): (Arc<LogicalPlan>, Vec<Expr>) = match plan {
@@ -126,19 +132,9 @@ impl Binder<'_> {
         rows: &[&[ast::Expr]],
         relation: &Relation,
         targets: &[usize],
-        explicit: bool,
         parameters: &ParameterTypes,
     ) -> Result<(LogicalPlan, Vec<usize>)> {
-        let width = rows.first().map_or(0, |row| row.len());
-        if rows.iter().any(|row| row.len() != width) {
-            return Err(Error::syntax("VALUES lists must all be the same length"));
-        }
-        check_width(width, targets.len(), explicit).map_err(|error| {
-            // At the first expression too many, as PostgreSQL.
-            let place = rows.first().and_then(|row| row.get(targets.len()));
-            self.placed(error, place.map(|expr| expr.span().start))
-        })?;
-        let targets = &targets[..width];
+        let width = targets.len();
         let empty = DFSchema::empty();
         let mut context = PlannerContext::new().with_prepare_param_data_types(parameters.fields());
         let mut values = Vec::with_capacity(rows.len());
@@ -204,7 +200,7 @@ impl Binder<'_> {
     }
 }
 
-pub(super) fn check_width(given: usize, wanted: usize, explicit: bool) -> Result<()> {
+fn check_width(given: usize, wanted: usize, explicit: bool) -> Result<()> {
     if given > wanted {
         return Err(Error::syntax("INSERT has more expressions than target columns"));
     }
@@ -212,4 +208,18 @@ pub(super) fn check_width(given: usize, wanted: usize, explicit: bool) -> Result
         return Err(Error::syntax("INSERT has more target columns than expressions"));
     }
     Ok(())
+}
+
+/// The first expression that has no column, or the first column that has no expression.
+fn odd_one(insert: &ast::Insert, given: usize, wanted: usize) -> Option<Location> {
+    let span = if given < wanted {
+        insert.columns.get(given)?.0.last()?.as_ident()?.span
+    } else {
+        match insert.source.as_ref()?.body.as_ref() {
+            SetExpr::Values(values) => values.rows.first()?.content.get(wanted)?.span(),
+            SetExpr::Select(select) => select.projection.get(wanted)?.span(),
+            _ => return None,
+        }
+    };
+    (span.start.line > 0).then_some(span.start)
 }

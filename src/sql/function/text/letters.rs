@@ -13,6 +13,7 @@ pub(super) fn chr(call: &Call<'_>) -> Result<ArrayRef> {
         match code {
             None => builder.append_null(),
             Some(0) => return Err(Error::semantic("54000", "null character not permitted")),
+            Some(..0) => return Err(Error::semantic("22023", "character number must be positive")),
             Some(code) => match u32::try_from(code).ok().and_then(char::from_u32) {
                 Some(c) => builder.append_value(c.encode_utf8(&mut [0; 4])),
                 None => {

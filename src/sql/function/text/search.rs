@@ -203,7 +203,7 @@ pub(super) fn like(call: &Call<'_>, compile: impl Fn(&str, Option<char>) -> Resu
         let mut escape = escapes.map_or("\\", |escapes| escapes.value(row)).chars();
         let (first, second) = (escape.next(), escape.next());
         if second.is_some() {
-            return Err(Error::semantic("22019", "invalid escape string")
+            return Err(Error::semantic("22025", "invalid escape string")
                 .with_hint("Escape string must be empty or one character."));
         }
         let regex = compile(patterns.value(row), first)?;

@@ -12,7 +12,7 @@ use super::command::{Command, Commands, ViewPlan};
 use super::install::Waiting;
 use super::published::{Published, Stored};
 use super::view::{self, Moves};
-use super::watermark::{LateCount, arrived};
+use super::watermark::{LateCount, arrived, arriving};
 use crate::catalog::{Relation, RelationId};
 use crate::dataflow::{Advances, Changes, Flow, FlowOptions};
 use crate::delta::Delta;
@@ -179,6 +179,7 @@ impl Work {
             clock: published.clock,
             first: First::No,
         };
+        let arriving = arriving(&published.times, &self.flow.inputs());
         // Each row of a stream carries the watermark that it is judged by; nothing is final before all rows are there.
         for input in self.flow.inputs() {
             let Some((relation, stored)) = published
@@ -196,11 +197,11 @@ impl Work {
                 part.push(batch);
                 if part.len() >= ROWS_PER_STEP {
                     let changes = Changes::from([(input, std::mem::take(&mut part))]);
-                    self.step(time, &changes, &Advances::new())?;
+                    self.step(time, &changes, &arriving)?;
                 }
             }
             if !part.is_empty() {
-                self.step(time, &Changes::from([(input, part)]), &Advances::new())?;
+                self.step(time, &Changes::from([(input, part)]), &arriving)?;
             }
         }
         let advances = arrived(&published.times, &self.flow.inputs());

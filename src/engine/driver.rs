@@ -180,7 +180,7 @@ impl Driver {
             .values()
             .filter_map(ViewFlow::due)
             .min()
-            .map(|Timestamp(due)| Duration::from_micros(u64::try_from(due - now.0).unwrap_or(0)));
+            .map(|Timestamp(due)| Duration::from_micros(u64::try_from(due.saturating_sub(now.0)).unwrap_or(0)));
         let idle = self
             .next_idle()
             .map(|Timestamp(at)| Duration::from_micros(u64::try_from(at - now.0).unwrap_or(0)));
@@ -247,6 +247,15 @@ impl Driver {
         StepTime {
             epoch: self.epoch.next(),
             clock: self.clock.now().max(self.published.load().clock),
+            first: First::No,
+        }
+    }
+
+    /// The next epoch at the clock of the last one: for what steps no view, since what views show is as of a clock.
+    pub(super) fn standing_time(&self) -> StepTime {
+        StepTime {
+            epoch: self.epoch.next(),
+            clock: self.published.load().clock,
             first: First::No,
         }
     }
@@ -464,6 +473,7 @@ impl Driver {
             let advance = Advance {
                 before: mark,
                 after: mark,
+                latest: None,
             };
             advances.insert(*id, advance);
         }
@@ -476,7 +486,8 @@ impl Driver {
         for (id, time) in moved {
             let before = self.times.streams.get(id).and_then(|known| watermark(known.watermark));
             let after = watermark(time.watermark);
-            advances.insert(*id, Advance { before, after });
+            let latest = time.highest.map(Timestamp);
+            advances.insert(*id, Advance { before, after, latest });
         }
         advances
     }
@@ -567,7 +578,7 @@ impl Driver {
 
     /// Writes the epoch and publishes it.
     pub(super) fn commit(&mut self, time: StepTime, mut commit: Commit, synced: bool) -> Result<Arc<Published>> {
-        record::write_progress(&mut commit, time.epoch, self.next_table)?;
+        record::write_progress(&mut commit, time.epoch, self.next_table, time.clock)?;
         let durability = if synced {
             Durability::Synced
         } else {

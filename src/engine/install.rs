@@ -12,7 +12,7 @@ use super::record;
 use super::view::{Moves, ViewFlow};
 use super::watermark::LateCount;
 use crate::catalog::{Catalog, Relation, RelationId, RelationKind};
-use crate::dataflow::Flow;
+use crate::dataflow::{Changes, Flow};
 use crate::error::{Error, Result};
 use crate::operator::{First, StepTime};
 use crate::plan::Node;
@@ -254,6 +254,15 @@ impl Driver {
             };
             super::view::step(&mut flow, &build.stored, moves, &mut late, &mut commit)?;
         }
+        let time = self.standing_time();
+        if flow.due().is_some_and(|due| due <= time.clock) {
+            let moves = Moves {
+                time,
+                changes: &Changes::new(),
+                advances: &self.standing(),
+            };
+            super::view::step(&mut flow, &build.stored, moves, &mut late, &mut commit)?;
+        }
         let view = ViewFlow::new(flow, build.stored.clone(), late);
         let standing = self.standing();
         self.times.views.insert(id, view.time(view.advance(&standing)));
@@ -265,7 +274,7 @@ impl Driver {
         let mut relations = self.relations.as_ref().clone();
         relations.insert(id, stored.clone());
         self.relations = Arc::new(relations);
-        let published = self.commit(self.next_time(), commit, true)?;
+        let published = self.commit(self.standing_time(), commit, true)?;
         self.views.insert(id, view.over(stored));
         self.feeds.begin(id, published.epoch);
         self.follow_sinks();
@@ -291,7 +300,7 @@ impl Driver {
         let mut making = Making::default();
         let done = self
             .change(&mut making, catalog, &[])
-            .and_then(|()| self.commit(self.next_time(), std::mem::take(&mut making.commit), true));
+            .and_then(|()| self.commit(self.standing_time(), std::mem::take(&mut making.commit), true));
         if let Err(error) = done {
             tracing::error!(%error, "a half-made view could not be taken back");
         }
@@ -325,7 +334,7 @@ impl Driver {
             if let Err(error) = self.open_view(&relation, &stored) {
                 let mut commit = Commit::new();
                 self.stop_view(relation.id, &error, &mut commit);
-                let time = self.next_time();
+                let time = self.standing_time();
                 if let Err(error) = self.commit(time, commit, true) {
                     tracing::error!(%error, "a view's stop could not be written");
                 }
@@ -390,7 +399,7 @@ impl Driver {
         let mut relations = self.relations.as_ref().clone();
         relations.insert(relation.id, Arc::new(Stored::open(relation, record)?));
         self.relations = Arc::new(relations);
-        self.commit(self.next_time(), commit, true)?;
+        self.commit(self.standing_time(), commit, true)?;
         self.start_build(plan, None);
         Ok(())
     }

@@ -240,7 +240,10 @@ impl Engine {
         install::sweep(&store, &relations)?;
         let published = Arc::new(ArcSwap::from_pointee(Published {
             epoch: opened.epoch,
-            clock: clock.now(),
+            clock: match opened.clock {
+                0 => clock.now(),
+                clock => crate::time::Timestamp(clock),
+            },
             times: Arc::new(record::read_times(&store, &opened.catalog)?),
             snapshot: store.snapshot(),
             catalog: Arc::new(opened.catalog.clone()),

@@ -3,7 +3,7 @@
 use super::command::ViewPlan;
 use crate::catalog::{Catalog, Emit, LateList, OnError, Relation, RelationKind};
 use crate::error::{Error, Result};
-use crate::plan::lower::{LowerOptions, lower};
+use crate::plan::lower::{LowerOptions, Zone, lower};
 use crate::plan::{Node, Plan, event};
 use crate::sql::bind::{BindSettings, Binder, NoSystemRelations, ParameterTypes, node};
 use crate::types::Type;
@@ -40,6 +40,7 @@ pub fn plan_relation(catalog: &Catalog, relation: &Arc<Relation>) -> Result<View
         &optimised,
         &LowerOptions {
             on_error: on_error_of(on_error),
+            zone: if settings.time_zone == "UTC" { Zone::Utc } else { Zone::Other },
         },
     )?;
     let rewritten = crate::plan::rule::rewrite(&lowered.plan, lowered.root)?;

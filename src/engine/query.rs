@@ -9,7 +9,7 @@ use crate::catalog::{Catalog, Relation, RelationId};
 use crate::delta::{Batch, Delta, Weights, batch_of};
 use crate::error::{Error, Result};
 use crate::expr::from_datafusion;
-use crate::sql::bind::RelationSource;
+use crate::sql::bind::{RelationSource, node};
 use crate::state::relation::{RowScan, Rows, expand};
 use ahash::RandomState;
 use arrow::array::{RecordBatch, UInt32Array};
@@ -20,7 +20,7 @@ use datafusion::common::tree_node::{Transformed, TransformedResult};
 use datafusion::datasource::provider_as_source;
 use datafusion::execution::context::{SessionContext, SessionState};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::{Expr, LogicalPlan, TableScan, TableType};
+use datafusion::logical_expr::{Expr, Extension, LogicalPlan, TableScan, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
@@ -85,6 +85,18 @@ impl View {
     /// The plan with its relations bound to their rows.
     pub fn attach(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         plan.transform_up_with_subqueries(|node| {
+            if let Some(window) = node::extension::<node::WindowClause>(&node)
+                && let Some(stream) = window.stream
+            {
+                let time = self.published.times.streams.get(&stream);
+                let told = node::WindowClause {
+                    latest: Some(time.and_then(|time| time.highest).unwrap_or(i64::MIN)),
+                    ..window.clone()
+                };
+                return Ok(Transformed::yes(LogicalPlan::Extension(Extension {
+                    node: Arc::new(told),
+                })));
+            }
             let LogicalPlan::TableScan(scan) = &node else {
                 return Ok(Transformed::no(node));
             };

@@ -9,7 +9,7 @@ use super::watermark::{LateCount, StreamTime, Times, ViewTime};
 use crate::catalog::{Catalog, Relation, RelationId, RelationKind};
 use crate::error::{Error, Result};
 use crate::state::{Commit, SYSTEM_TABLE, Store};
-use crate::time::Epoch;
+use crate::time::{Epoch, Timestamp};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -22,6 +22,8 @@ pub struct Opened {
     pub epoch: Epoch,
     /// The next free state table.
     pub next_table: u32,
+    /// The clock of the last epoch, in microseconds; 0 before the first.
+    pub clock: i64,
     /// The definitions.
     pub catalog: Catalog,
     /// What belongs to each relation.
@@ -32,6 +34,8 @@ pub struct Opened {
 struct Progress {
     epoch: u64,
     next_table: u32,
+    #[serde(default)]
+    clock: i64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -49,6 +53,7 @@ pub fn read(store: &Store) -> Result<Opened> {
     if let Some(progress) = get::<Progress>(store, b"e")? {
         opened.epoch = Epoch(progress.epoch);
         opened.next_table = progress.next_table;
+        opened.clock = progress.clock;
     }
     if let Some(catalog) = get::<Catalog>(store, b"c")? {
         opened.catalog = catalog;
@@ -64,13 +69,14 @@ pub fn read(store: &Store) -> Result<Opened> {
 }
 
 /// Writes how far the engine is.
-pub fn write_progress(commit: &mut Commit, epoch: Epoch, next_table: u32) -> Result<()> {
+pub fn write_progress(commit: &mut Commit, epoch: Epoch, next_table: u32, clock: Timestamp) -> Result<()> {
     put(
         commit,
         b"e",
         &Progress {
             epoch: epoch.0,
             next_table,
+            clock: clock.0,
         },
     )
 }

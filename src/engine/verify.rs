@@ -47,6 +47,7 @@ impl Session {
             .ok_or_else(|| Error::semantic("55000", "the view has not been populated"))?;
         let rows = stored.readable(&relation)?;
         check_provable(&view, &relation)?;
+        check_arrivals(&view, &relation)?;
         let times = view
             .published
             .times
@@ -113,6 +114,23 @@ impl Session {
         let plan = without_late(view, relation, definition, plan)?;
         super::query::collect(view, plan, &time_zone).await
     }
+}
+
+/// Refuses where the view depends on when rows arrived.
+fn check_arrivals(view: &View, relation: &Arc<Relation>) -> Result<()> {
+    let planned = super::plan::plan_relation(&view.catalog, relation)?;
+    if planned
+        .plan
+        .ids()
+        .any(|id| matches!(planned.plan.node(id), Node::Stamp(_)))
+    {
+        return Err(
+            Error::semantic("55000", format!("view \"{}\" cannot be verified", relation.name))
+                .with_detail("It has a window over the arrival of rows, which rows do not keep.")
+                .with_hint("Only windows over event time can be proved."),
+        );
+    }
+    Ok(())
 }
 
 /// By which watermark the view's sessions are judged, if it has any that a watermark closes.

@@ -139,7 +139,8 @@ impl Marker {
             let mut before = Vec::with_capacity(batch.len());
             for row in 0..batch.len() {
                 before.push(time.watermark);
-                if times.is_null(row) {
+                // An infinite time is in no window and says nothing of others.
+                if times.is_null(row) || matches!(times.value(row), i64::MIN | i64::MAX) {
                     continue;
                 }
                 if latest.is_some_and(|latest| times.value(row) > latest) {
@@ -213,7 +214,30 @@ pub fn arrived(times: &Times, relations: &[RelationId]) -> Advances {
         let stream = times.streams.get(id).map(|time| time.watermark);
         let view = || times.views.get(id).map(|time| time.watermark);
         let after = watermark(stream.or_else(view).flatten());
-        (*id, Advance { before: None, after })
+        let advance = Advance {
+            before: None,
+            after,
+            latest: latest(times, *id),
+        };
+        (*id, advance)
+    });
+    each.collect()
+}
+
+/// The highest event time of a stream, of those that moved it.
+fn latest(times: &Times, id: RelationId) -> Option<Timestamp> {
+    let highest = times.streams.get(&id).and_then(|time| time.highest);
+    highest.map(Timestamp)
+}
+
+/// What is known of event time in relations for who is still reading their rows: nothing is final yet.
+pub fn arriving(times: &Times, relations: &[RelationId]) -> Advances {
+    let each = relations.iter().map(|id| {
+        let advance = Advance {
+            latest: latest(times, *id),
+            ..Advance::default()
+        };
+        (*id, advance)
     });
     each.collect()
 }
@@ -225,6 +249,7 @@ pub fn standing(streams: &HashMap<RelationId, StreamTime>) -> Advances {
         let advance = Advance {
             before: mark,
             after: mark,
+            latest: time.highest.map(Timestamp),
         };
         (*id, advance)
     });

@@ -193,6 +193,7 @@ mod tests {
             let watermarks = [Advance {
                 before,
                 after: mark(watermark),
+                latest: None,
             }];
             let mut output = Output::new(1 << 20);
             let mut context = StepContext {

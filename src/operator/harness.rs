@@ -215,6 +215,8 @@ pub(super) struct Bench<'a> {
     pub(super) faults: Faults,
     /// How far event time is in all inputs.
     pub(super) advance: Advance,
+    /// The clock of the next step.
+    pub(super) clock: i64,
 }
 
 fn store() -> &'static Store {
@@ -240,6 +242,7 @@ impl<'a> Bench<'a> {
             epoch: 0,
             faults: Faults::default(),
             advance: Advance::default(),
+            clock: 0,
         };
         bench.open(Origin::Fresh, count);
         bench
@@ -307,7 +310,7 @@ impl<'a> Bench<'a> {
     pub(super) fn try_step(&mut self, actions: &[Action]) -> crate::error::Result<Vec<(Row, i64)>> {
         let time = StepTime {
             epoch: Epoch(self.epoch),
-            clock: Timestamp(0),
+            clock: Timestamp(self.clock),
             first: if self.epoch == 0 { First::Yes } else { First::No },
         };
         self.epoch += 1;

@@ -9,10 +9,12 @@
 
 pub mod aggregate;
 mod changes;
+pub mod clock;
 pub mod close;
 mod groups;
 #[cfg(test)]
 mod harness;
+pub mod in_window;
 pub mod join;
 pub mod lateness;
 pub mod map;
@@ -20,6 +22,7 @@ mod ordered;
 pub mod over;
 pub mod session;
 pub mod set;
+pub mod stamp;
 mod timers;
 pub mod top;
 pub mod union;
@@ -124,6 +127,8 @@ pub struct Advance {
     pub before: Option<Watermark>,
     /// After them.
     pub after: Option<Watermark>,
+    /// The highest event time that has moved it, after the epoch's rows.
+    pub latest: Option<Timestamp>,
 }
 
 impl Advance {
@@ -138,6 +143,7 @@ impl Advance {
         Self {
             before: self.before.min(other.before),
             after: self.after.min(other.after),
+            latest: self.latest.max(other.latest),
         }
     }
 }

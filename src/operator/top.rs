@@ -9,7 +9,7 @@ use super::ordered::{Ordered, Place};
 use super::{Keys, Operator, Output, Spec, StepContext, TableSpec};
 use crate::delta::{Batch, Delta, RowOrder, Weights, batch_of};
 use crate::error::Result;
-use crate::state::Shape;
+use crate::state::{Arranged, Shape};
 use crate::types::{Nullability, Type};
 use arrow::array::Int64Array;
 use arrow::datatypes::{Field, Schema, SchemaRef};
@@ -30,6 +30,18 @@ pub struct Top {
     pub limit: Option<u64>,
     /// Whether the rank is put out.
     pub number: Number,
+    /// What becomes of the rows beyond the last.
+    pub rest: Rest,
+}
+
+/// What becomes of the rows beyond the last that is put out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Rest {
+    /// They are kept, to move up when others go.
+    #[default]
+    Kept,
+    /// None ever goes: they are forgotten.
+    Forgotten,
 }
 
 /// How rows are numbered.
@@ -284,7 +296,33 @@ impl Operator for Running {
         drop(found);
         context.metrics.state_reads += changes.groups.len() as u64;
         context.metrics.state_writes += changes.len() as u64;
-        changes.apply(self.spec.name(), &self.ordered, table)
+        changes.apply(self.spec.name(), &self.ordered, table)?;
+        if self.spec.rest == Rest::Forgotten {
+            for partition in changes.partitions() {
+                self.forget(changes.groups.key(partition.number), table)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Running {
+    /// Forgets the rows of a partition beyond the last.
+    fn forget(&self, key: &[u8], table: &mut Arranged) -> Result<()> {
+        let group = table.group(key);
+        let beyond = group
+            .len()
+            .saturating_sub(usize::try_from(self.last()).unwrap_or(usize::MAX));
+        let gone = group
+            .iter()
+            .rev()
+            .take(beyond)
+            .map(|(place, weight)| (place.into(), weight));
+        let gone: Vec<(Box<[u8]>, i64)> = gone.collect();
+        for (place, weight) in gone {
+            table.update(key, &place, -weight)?;
+        }
+        Ok(())
     }
 }
 
@@ -379,6 +417,7 @@ mod tests {
                 offset,
                 limit,
                 number: if shown { Number::Shown } else { Number::Hidden },
+                rest: Rest::Kept,
             };
             let oracle = |inputs: &[Vec<Row>]| naive(&spec, &inputs[0]);
             let schema = schema_of(&[DataType::Utf8, DataType::Int64]);

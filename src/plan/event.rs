@@ -45,6 +45,9 @@ fn of_node(node: &Node, inputs: &[&[EventColumn]], widths: &[usize], width: usiz
             });
             shifted.collect()
         }
+        // Rows go by the clock, whatever a watermark says.
+        Node::ClockFilter(_) | Node::InWindow(_) => partitioned(inputs[0], &[]),
+        Node::Stamp(_) => inputs[0].to_vec(),
         Node::Union(_) => united(inputs),
         Node::SetOperation(set) => match set.kind {
             SetKind::Intersect | SetKind::Except => united(inputs),

@@ -5,13 +5,16 @@
 use crate::catalog::{EventColumn, RelationId};
 use crate::error::Result;
 use crate::operator::aggregate::Aggregate;
+use crate::operator::clock::ClockFilter;
 use crate::operator::close::Close;
+use crate::operator::in_window::{InWindow, Latest};
 use crate::operator::join::Join;
 use crate::operator::lateness::Lateness;
 use crate::operator::map::MapFilter;
 use crate::operator::over::Over;
 use crate::operator::session::SessionWindow;
 use crate::operator::set::SetOperation;
+use crate::operator::stamp::Stamp;
 use crate::operator::top::Top;
 use crate::operator::union::Union;
 use crate::operator::unnest::Unnest;
@@ -29,6 +32,12 @@ pub enum Node {
     Values(Values),
     /// Rows through expressions.
     MapFilter(MapFilter),
+    /// Rows that come and go as the clock passes.
+    ClockFilter(ClockFilter),
+    /// Rows that are in a window of event time now.
+    InWindow(InWindow),
+    /// Rows with when they arrived.
+    Stamp(Stamp),
     /// The rows of all inputs.
     Union(Union),
     /// One row per group.
@@ -104,6 +113,9 @@ impl Node {
             Self::Input(_) => None,
             Self::Values(spec) => Some(spec),
             Self::MapFilter(spec) => Some(spec),
+            Self::ClockFilter(spec) => Some(spec),
+            Self::InWindow(spec) => Some(spec),
+            Self::Stamp(spec) => Some(spec),
             Self::Union(spec) => Some(spec),
             Self::Aggregate(spec) => Some(spec),
             Self::Join(spec) => Some(spec),
@@ -123,6 +135,7 @@ impl Node {
             Self::Close(_) => true,
             Self::Aggregate(aggregate) => aggregate.closing.is_some(),
             Self::SessionWindow(session) => session.lateness.is_some(),
+            Self::InWindow(window) => window.latest == Latest::Held,
             _ => false,
         }
     }

@@ -5,6 +5,7 @@
 
 use super::node::{Growth, Node};
 use super::{NodeId, Plan};
+use crate::operator::in_window::Extent;
 use crate::operator::join::{Join, JoinKind};
 use crate::operator::map::MapFilter;
 use crate::operator::over::OverFunction;
@@ -68,13 +69,19 @@ fn growth(node: &Node, inputs: &[&Property]) -> Growth {
     // What puts out more as it sees more, and never less.
     let monotone = match node {
         Node::Input(input) => return input.growth,
-        Node::Values(_) | Node::MapFilter(_) | Node::Union(_) | Node::Unnest(_) | Node::Lateness(_) => true,
+        Node::Values(_)
+        | Node::MapFilter(_)
+        | Node::Union(_)
+        | Node::Unnest(_)
+        | Node::Lateness(_)
+        | Node::Stamp(_) => true,
+        Node::InWindow(window) => window.extent == Extent::UpToNow,
         // What is put out was final, whatever came and went before.
         Node::Close(_) => return Growth::AppendOnly,
         Node::Aggregate(aggregate) => aggregate.calls.is_empty(),
         Node::Join(join) => matches!(join.kind, JoinKind::Inner | JoinKind::LeftSemi),
         Node::SetOperation(set) => set.kind == SetKind::Intersect,
-        Node::Top(_) | Node::Over(_) | Node::SessionWindow(_) => false,
+        Node::Top(_) | Node::Over(_) | Node::SessionWindow(_) | Node::ClockFilter(_) => false,
     };
     if monotone && inputs.iter().all(|input| input.is_append_only()) {
         Growth::AppendOnly
@@ -113,7 +120,10 @@ fn keys(node: &Node, inputs: &[&Property], width: usize) -> Vec<Vec<usize>> {
             }
             keys
         }
-        Node::SessionWindow(_) | Node::Lateness(_) | Node::Close(_) => inputs[0].keys.clone(),
+        Node::SessionWindow(_) | Node::Lateness(_) | Node::Close(_) | Node::ClockFilter(_) | Node::InWindow(_) => {
+            inputs[0].keys.clone()
+        }
+        Node::Stamp(_) => vec![vec![width + 1]],
     }
 }
 

@@ -178,15 +178,26 @@ pub(super) fn session(
     taken(batch, &kept, schema, extra)
 }
 
-/// The rows that are in the window now, now being the highest time.
-pub(super) fn range(batch: &RecordBatch, time: &ArrayRef, range: Range, schema: &SchemaRef) -> Result<RecordBatch> {
+/// The rows that are in the window now, now being the highest time that is not beyond the latest.
+pub(super) fn range(
+    batch: &RecordBatch,
+    time: &ArrayRef,
+    range: Range,
+    latest: Option<i64>,
+    schema: &SchemaRef,
+) -> Result<RecordBatch> {
     let times = micros(time)?;
     let finite = |value: i64| value != i64::MIN && value != i64::MAX;
-    let now = times.iter().flatten().filter(|value| finite(*value)).max();
+    let held = |value: i64| latest.is_none_or(|latest| value <= latest);
+    let now = times
+        .iter()
+        .flatten()
+        .filter(|value| finite(*value) && held(*value))
+        .max();
     let keep: BooleanArray = times
         .iter()
         .map(|value| {
-            let (Some(value), Some(now)) = (value, now) else {
+            let (Some(value), Some(now)) = (value.filter(|value| finite(*value)), now) else {
                 return Some(false);
             };
             Some(match range {
@@ -220,7 +231,9 @@ pub(super) fn rows(
     let times = micros(time)?;
     let all = encoded(batch.columns(), batch.num_rows())?;
     let keys = encoded(keys, batch.num_rows())?;
-    let mut order: Vec<usize> = (0..batch.num_rows()).filter(|row| times.is_valid(*row)).collect();
+    let finite = |value: i64| value != i64::MIN && value != i64::MAX;
+    let placed = |row: &usize| times.is_valid(*row) && finite(times.value(*row));
+    let mut order: Vec<usize> = (0..batch.num_rows()).filter(placed).collect();
     order.sort_by(|a, b| {
         keys[*a]
             .cmp(&keys[*b])

@@ -87,8 +87,10 @@ enum Twin {
     Range {
         time: Arc<dyn PhysicalExpr>,
         range: Range,
+        latest: Option<i64>,
     },
     Rows {
+        latest: Option<i64>,
         time: Option<Arc<dyn PhysicalExpr>>,
         keys: Vec<Arc<dyn PhysicalExpr>>,
         count: usize,
@@ -149,7 +151,7 @@ impl ExtensionPlanner for Twins {
         } else if let Some(window) = node_any.downcast_ref::<WindowClause>() {
             let schema = logical_inputs[0].schema();
             let time = window.time.as_ref().map(|time| physical(time, schema)).transpose()?;
-            clause(&window.clause, time, |exprs| all(exprs, schema))?
+            clause(window, time, |exprs| all(exprs, schema))?
         } else if let Some(join) = node_any.downcast_ref::<AsOfJoin>() {
             let (mut left, mut right): (Vec<Expr>, Vec<Expr>) = join.on.iter().cloned().unzip();
             left.push(join.left_order.clone());
@@ -178,7 +180,7 @@ impl ExtensionPlanner for Twins {
 }
 
 fn clause(
-    clause: &Clause,
+    window: &WindowClause,
     time: Option<Arc<dyn PhysicalExpr>>,
     all: impl Fn(&[Expr]) -> Result<Vec<Arc<dyn PhysicalExpr>>>,
 ) -> Result<Twin> {
@@ -188,8 +190,10 @@ fn clause(
                 .with_hint("Rows do not keep when they arrived; make a materialized view of it."),
         )
     };
-    Ok(match clause {
+    let latest = window.latest;
+    Ok(match &window.clause {
         Clause::Rows { count, partition_by } => Twin::Rows {
+            latest,
             time: Some(time.ok_or_else(needs_time)?),
             keys: all(partition_by)?,
             count: *count,
@@ -198,6 +202,7 @@ fn clause(
             length_micros,
             slide_micros,
         } => Twin::Range {
+            latest,
             time: time.ok_or_else(needs_time)?,
             range: Range::Last {
                 length_micros: *length_micros,
@@ -205,15 +210,18 @@ fn clause(
             },
         },
         Clause::Now => Twin::Range {
+            latest,
             time: time.ok_or_else(needs_time)?,
             range: Range::Now,
         },
         Clause::Unbounded => match time {
             Some(time) => Twin::Range {
+                latest,
                 time,
                 range: Range::All,
             },
             None => Twin::Rows {
+                latest,
                 time: None,
                 keys: Vec::new(),
                 count: usize::MAX,
@@ -340,14 +348,27 @@ impl Twin {
                 let until = refused.as_ref().and_then(|refused| refused.closed_until);
                 sessions.and_then(|sessions| compute::closed(&sessions, until))
             }
-            Self::Range { time, range } => {
+            Self::Range { time, range, latest } => {
                 let time = evaluate(time, &inputs[0])?;
-                compute::range(&inputs[0], &time, *range, schema)
+                compute::range(&inputs[0], &time, *range, *latest, schema)
             }
-            Self::Rows { time, keys, count } => {
-                let keys = columns(keys, &inputs[0])?;
-                let time = time.as_ref().map(|time| evaluate(time, &inputs[0])).transpose()?;
-                compute::rows(&inputs[0], time.as_ref(), &keys, *count, schema)
+            Self::Rows {
+                time,
+                keys,
+                count,
+                latest,
+            } => {
+                let known = match (time, latest) {
+                    (Some(time), Some(_)) => {
+                        let times = evaluate(time, &inputs[0])?;
+                        let schema = inputs[0].schema();
+                        compute::range(&inputs[0], &times, Range::All, *latest, &schema).map_err(external)?
+                    }
+                    _ => inputs[0].clone(),
+                };
+                let keys = columns(keys, &known)?;
+                let time = time.as_ref().map(|time| evaluate(time, &known)).transpose()?;
+                compute::rows(&known, time.as_ref(), &keys, *count, schema)
             }
             Self::Late(refused) => compute::without_late(&inputs[0], refused, schema),
             Self::AsOf {

@@ -3,6 +3,7 @@
 use crate::delta::RowOrder;
 use crate::expr::Expression;
 use crate::operator::aggregate::{Aggregate, Call, Distinct};
+use crate::operator::in_window::Extent;
 use crate::operator::join::{Join, NullEquality};
 use crate::operator::lateness::Judged;
 use crate::operator::map::MapFilter;
@@ -101,6 +102,29 @@ fn describe(node: &Node, inputs: &[&[String]]) -> (Details, Vec<String>) {
             (details, first())
         }
         Node::Over(over) => over_rows(over, inputs[0]),
+        Node::ClockFilter(filter) => {
+            let names: Vec<String> = inputs[0].iter().cloned().chain(["now()".to_owned()]).collect();
+            (vec![("where", filter.predicate.text(&names))], first())
+        }
+        Node::InWindow(window) => {
+            let extent = match window.extent {
+                Extent::Last { length_us, slide_us } => {
+                    let slide = slide_us.map_or_else(String::new, |slide| format!(", slide {slide} us"));
+                    format!("last {length_us} us{slide}")
+                }
+                Extent::Now => "now".to_owned(),
+                Extent::UpToNow => "up to now".to_owned(),
+            };
+            (
+                vec![("time", inputs[0][window.time].clone()), ("extent", extent)],
+                first(),
+            )
+        }
+        Node::Stamp(_) => {
+            let mut columns = first();
+            columns.extend(["arrival".to_owned(), "arrival number".to_owned()]);
+            (Vec::new(), columns)
+        }
         Node::Lateness(lateness) => {
             let mut columns = first();
             columns.truncate(lateness.width(inputs[0].len()));

@@ -5,7 +5,10 @@
 
 use super::label;
 use crate::operator::aggregate::{Aggregate, Function};
+use crate::operator::in_window::Extent;
 use crate::operator::join::JoinKind;
+use crate::operator::stamp::Memory;
+use crate::operator::top::Rest;
 use crate::plan::{Growth, Node, NodeId, Plan};
 use std::fmt;
 
@@ -98,6 +101,8 @@ fn rows(node: &Node, inputs: &[&Flow]) -> Size {
         Node::Values(_) => Size::Constant,
         Node::Aggregate(aggregate) if aggregate.keys.is_empty() => Size::Constant,
         Node::Top(top) if top.partition.is_empty() && top.limit.is_some() => Size::Constant,
+        Node::ClockFilter(filter) if filter.predicate.ends() => Size::Constant,
+        Node::InWindow(window) if window.extent != Extent::UpToNow => Size::Constant,
         Node::Join(join) if join.kind.is_filter() => inputs[0].rows,
         _ => largest,
     }
@@ -220,7 +225,25 @@ fn kept(node: &Node, named: &dyn Fn(&[usize]) -> String, largest: Size) -> Kept 
             size: Size::Constant,
             cleaned: Some("the watermark"),
         },
+        Node::InWindow(_) => Kept {
+            what: Some("the rows of the window".to_owned()),
+            size: Size::Constant,
+            cleaned: Some("event time"),
+        },
+        Node::Stamp(stamp) => match stamp.memory {
+            Memory::None => keep("a number".to_owned(), Size::Constant),
+            Memory::Rows => keep("when each row arrived".to_owned(), largest),
+        },
+        Node::Top(top) if top.rest == Rest::Forgotten && top.partition.is_empty() => {
+            keep("the first rows".to_owned(), Size::Constant)
+        }
+        Node::Top(top) if top.rest == Rest::Forgotten => keep("the first rows of each partition".to_owned(), largest),
         Node::Top(_) | Node::Over(_) | Node::SessionWindow(_) => keep("the rows of each partition".to_owned(), largest),
+        Node::ClockFilter(_) => Kept {
+            what: Some("the rows that will come or go".to_owned()),
+            size: Size::Constant,
+            cleaned: Some("the clock"),
+        },
         Node::Close(_) => Kept {
             what: Some("the rows of open windows".to_owned()),
             size: Size::Constant,
@@ -281,7 +304,7 @@ pub fn unbounded(plan: &Plan, root: NodeId) -> Option<String> {
         let bound = if keys.contains(&Time::WindowWithout) {
             "declare a WATERMARK on the window's time column"
         } else {
-            "use a window (TUMBLE, HOP, ...) over a column with a WATERMARK"
+            "use a window (TUMBLE, HOP, ...) over a column with a WATERMARK, or a filter on now()"
         };
         return Some(format!(
             "the view's state grows without bound: {} keeps {} of stream {streams}; to bound it, {bound}",

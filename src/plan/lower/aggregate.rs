@@ -6,7 +6,7 @@ use crate::delta::RowOrder;
 use crate::error::{Error, Result};
 use crate::expr::Expression;
 use crate::operator::aggregate::{Aggregate, Call, Distinct, Function};
-use crate::operator::top::{Number, Ranking, Top};
+use crate::operator::top::{Number, Ranking, Rest, Top};
 use crate::operator::union::Union;
 use crate::plan::{Node, NodeId};
 use datafusion::common::{DFSchema, ScalarValue};
@@ -194,6 +194,7 @@ impl Lowering {
             offset: 0,
             limit: Some(1),
             number: Number::Hidden,
+            rest: Rest::default(),
         };
         let node = self.add(Node::Top(top), vec![node])?;
         let columns = self.columns(node);

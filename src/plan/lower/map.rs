@@ -1,12 +1,14 @@
 //! Projection and filter.
 
 use super::Lowering;
+use super::clock::{self, asks_clock};
 use crate::error::{Error, Result};
 use crate::expr::Expression;
 use crate::operator::map::MapFilter;
 use crate::plan::{Node, NodeId};
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{Expr, Filter, Projection, Volatility};
 
 impl Lowering {
@@ -20,6 +22,19 @@ impl Lowering {
     }
 
     pub(super) fn filter(&mut self, filter: &Filter) -> Result<NodeId> {
+        let (clocked, timeless): (Vec<Expr>, Vec<Expr>) = split_conjunction_owned(filter.predicate.clone())
+            .into_iter()
+            .partition(asks_clock);
+        if !clocked.is_empty() {
+            let input = match conjunction(timeless) {
+                None => self.node(&filter.input)?,
+                Some(rest) => {
+                    let rest = Filter::try_new(rest, filter.input.clone()).map_err(crate::expr::from_datafusion)?;
+                    self.filter(&rest)?
+                }
+            };
+            return self.keep_by_clock(input, &clocked, filter.input.schema());
+        }
         if let Some(node) = self.ranked_filter(filter)? {
             return Ok(node);
         }
@@ -119,10 +134,7 @@ fn check(expr: &Expr) -> Result<()> {
             Expr::ScalarFunction(call) => {
                 let name = call.func.name();
                 if crate::sql::bind::is_now(node) {
-                    refused = Some(
-                        Error::unsupported("now() is not supported in a maintained view")
-                            .with_hint("Compare event times with each other, or filter on now() in the SELECT."),
-                    );
+                    refused = Some(clock::refused());
                 } else if call.func.signature().volatility == Volatility::Volatile {
                     refused = Some(
                         Error::unsupported(format!(

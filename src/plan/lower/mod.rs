@@ -5,6 +5,7 @@
 //! twice is one node.
 
 mod aggregate;
+mod clock;
 mod join;
 mod lateness;
 mod map;
@@ -14,9 +15,12 @@ mod set;
 mod subquery;
 mod top;
 mod unnest;
+mod window_clause;
 
 #[cfg(test)]
 mod tests;
+
+pub use clock::Zone;
 
 use super::{Node, NodeId, Plan};
 use crate::error::{Error, Result};
@@ -30,6 +34,8 @@ use datafusion::logical_expr::{Distinct, LogicalPlan};
 pub struct LowerOptions {
     /// What becomes of a row whose expression fails.
     pub on_error: OnError,
+    /// The view's time zone.
+    pub zone: Zone,
 }
 
 /// A lowered plan.

@@ -32,9 +32,11 @@ impl Lowering {
         if let Some(late) = node::extension::<node::RefuseLate>(plan) {
             return self.refuse_late(late);
         }
+        if let Some(window) = node::extension::<node::WindowClause>(plan) {
+            return self.window_clause(window);
+        }
         let what = match plan {
             LogicalPlan::Extension(extension) => match extension.node.name() {
-                "WindowClause" => "a window clause",
                 "AsOfJoin" => "ASOF JOIN",
                 "TemporalTable" => "FOR SYSTEM_TIME AS OF",
                 _ => "this construct",

@@ -6,7 +6,7 @@ use super::subquery::has_subquery;
 
 use crate::delta::RowOrder;
 use crate::error::{Error, Result};
-use crate::operator::top::{Number, Ranking, Top};
+use crate::operator::top::{Number, Ranking, Rest, Top};
 use crate::plan::{Node, NodeId};
 use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
@@ -89,6 +89,7 @@ impl Lowering {
                     offset: skip,
                     limit: fetch,
                     number: Number::Hidden,
+                    rest: Rest::Kept,
                 };
                 let node = self.add(Node::Top(top), vec![below])?;
                 self.first_columns(node, width)
@@ -112,6 +113,7 @@ impl Lowering {
                     offset: skip,
                     limit: fetch,
                     number: Number::Hidden,
+                    rest: Rest::Kept,
                 };
                 self.add(Node::Top(top), vec![below])
             }
@@ -161,6 +163,7 @@ impl Lowering {
             offset: 0,
             limit: Some(1),
             number: Number::Hidden,
+            rest: Rest::Kept,
         };
         let node = self.add(Node::Top(top), vec![node])?;
         let selected = on
@@ -230,6 +233,7 @@ impl Lowering {
             offset: ranked.offset,
             limit: ranked.limit,
             number: if alone { Number::Shown } else { Number::Hidden },
+            rest: Rest::Kept,
         };
         let extended = self.plan.schema(node).fields().len();
         let node = self.add(Node::Top(top), vec![node])?;

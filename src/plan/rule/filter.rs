@@ -90,6 +90,7 @@ fn places(plan: &Plan, node: &Node, inputs: &[NodeId], predicate: &Expression) -
         {
             vec![(0, predicate.remap(|column| aggregate.keys[column]))]
         }
+        Node::ClockFilter(_) => as_is(true),
         Node::Top(top) => as_is(within(&top.partition)),
         Node::Over(over) => as_is(within(&over.partition)),
         Node::SessionWindow(session) => as_is(session.lateness.is_none() && within(&session.partition)),
@@ -97,6 +98,8 @@ fn places(plan: &Plan, node: &Node, inputs: &[NodeId], predicate: &Expression) -
         Node::Join(join) => joined(join, plan.width(inputs[0]), predicate, &columns),
         // What is late is told of all rows, and what is held back is held for all.
         Node::Lateness(_) | Node::Close(_) => Vec::new(),
+        // What is in a window depends on all rows.
+        Node::InWindow(_) | Node::Stamp(_) => Vec::new(),
         Node::Input(_) | Node::Values(_) | Node::MapFilter(_) | Node::Aggregate(_) => Vec::new(),
     }
 }

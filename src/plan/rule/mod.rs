@@ -46,7 +46,7 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         name: "keep no values",
-        summary: "The least and the greatest value of rows that are only ever added need no other value than the result.",
+        summary: "The least, the greatest and the first of rows that are only ever added need no other row than the result.",
         apply: growing::apply,
     },
     Rule {

@@ -8,6 +8,8 @@
 use crate::error::Result;
 use crate::expr::{Expression, positional_schema};
 use crate::operator::aggregate::{Aggregate, Call, Function};
+use crate::operator::clock::ClockFilter;
+use crate::operator::in_window::InWindow;
 use crate::operator::join::Join;
 use crate::operator::map::{MapFilter, OnError};
 use crate::operator::over::Over;
@@ -82,6 +84,14 @@ fn kept(node: &Node, read: &Columns, width: usize) -> Columns {
         }
         Node::MapFilter(map) => kept.extend(fallible(&map.projection)),
         Node::Union(_) | Node::Join(_) => {}
+        Node::Stamp(_) => kept.extend(0..width),
+        Node::InWindow(window) => {
+            kept.insert(window.time);
+        }
+        Node::ClockFilter(filter) => {
+            let columns = filter.predicate.expressions().into_iter().flat_map(Expression::columns);
+            kept.extend(columns.filter(|column| *column < width));
+        }
         Node::Aggregate(aggregate) => {
             kept.extend(0..aggregate.keys.len());
             for (index, call) in aggregate.calls.iter().enumerate() {
@@ -121,7 +131,7 @@ fn needed(node: &Node, output: &Columns, widths: &[usize]) -> Vec<Columns> {
             let exprs = output.iter().map(|index| &map.projection[*index]).chain(&map.predicate);
             vec![exprs.flat_map(Expression::columns).collect()]
         }
-        Node::Union(_) => vec![output.clone(); widths.len()],
+        Node::Union(_) | Node::ClockFilter(_) | Node::InWindow(_) => vec![output.clone(); widths.len()],
         Node::Aggregate(aggregate) => {
             let mut columns: Columns = aggregate.keys.iter().copied().collect();
             for call in kept_calls(aggregate, output) {
@@ -144,7 +154,7 @@ fn needed(node: &Node, output: &Columns, widths: &[usize]) -> Vec<Columns> {
                 right.chain(join.on.iter().map(|(_, right)| *right)).collect(),
             ]
         }
-        Node::Top(_) | Node::SetOperation(_) | Node::Over(_) | Node::Lateness(_) | Node::Close(_) => {
+        Node::Top(_) | Node::SetOperation(_) | Node::Over(_) | Node::Lateness(_) | Node::Close(_) | Node::Stamp(_) => {
             widths.iter().map(every).collect()
         }
         Node::SessionWindow(session) if session.lateness.is_some() => widths.iter().map(every).collect(),
@@ -191,6 +201,9 @@ fn make(new: &mut Plan, plan: &Plan, id: NodeId, output: &Columns, made: &HashMa
             (Node::Join(join), vec![left.id, right.id], columns)
         }
         Node::Union(_)
+        | Node::ClockFilter(_)
+        | Node::InWindow(_)
+        | Node::Stamp(_)
         | Node::Unnest(_)
         | Node::Over(_)
         | Node::SessionWindow(_)
@@ -282,6 +295,18 @@ fn pruned_join(join: &Join, width: usize, left: &Pruned, right: &Pruned) -> (Joi
 /// A node that puts out its input's columns, perhaps with more behind them.
 fn pruned_in_place(node: &Node, output: &Columns, input: &Pruned, width: usize) -> Node {
     match node.clone() {
+        Node::ClockFilter(filter) => {
+            let place = |column: usize| match column {
+                clock if clock == width => input.columns.len(),
+                column => input.place(column),
+            };
+            let predicate = filter.predicate.map(&|expr| expr.remap(place));
+            Node::ClockFilter(ClockFilter { predicate })
+        }
+        Node::InWindow(window) => Node::InWindow(InWindow {
+            time: input.place(window.time),
+            ..window
+        }),
         Node::Unnest(mut unnest) => {
             unnest.columns = input.places(&unnest.columns);
             Node::Unnest(unnest)

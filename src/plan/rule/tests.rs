@@ -4,7 +4,7 @@ use crate::operator::aggregate::{Aggregate, Call, Distinct, Function};
 use crate::operator::join::{Join, JoinKind, NullEquality};
 use crate::operator::map::{MapFilter, OnError};
 use crate::operator::set::{All, SetKind, SetOperation};
-use crate::operator::top::{Number, Ranking, Top};
+use crate::operator::top::{Number, Ranking, Rest, Top};
 use crate::operator::union::Union;
 use crate::plan::{Growth, Input, Node, NodeId, Plan, explain, property};
 use arrow::datatypes::{DataType, Field, Schema};
@@ -330,6 +330,7 @@ fn the_order_of_a_top_is_not_changed_by_pruning() {
         offset: 0,
         limit: Some(3),
         number: Number::Shown,
+        rest: Rest::default(),
     };
     let top = b.add(Node::Top(top), vec![table]);
     let picked = b.map(top, vec![c(2)]);

@@ -3,6 +3,7 @@
 //! Each is a `LogicalPlan::Extension`; the lowering of plans and the batch engine find them by downcasting
 //! ([`extension`]). Their output columns are their input's, with what they add at the end.
 
+use crate::catalog::RelationId;
 use crate::delta::Delta;
 use datafusion::common::{DFSchema, DFSchemaRef, Result};
 use datafusion::logical_expr::{
@@ -137,6 +138,10 @@ pub struct WindowClause {
     pub clause: Clause,
     /// The event time, where the input has one; otherwise rows are ordered by arrival.
     pub time: Option<Expr>,
+    /// The stream whose rows may be held to be too far in the future.
+    pub stream: Option<RelationId>,
+    /// The highest event time that now can be, in microseconds, for a query that is run.
+    pub latest: Option<i64>,
 }
 
 /// Whether rows of the left side without a partner are kept.

@@ -125,6 +125,7 @@ fn taken(log: &[Arrival], gap: i64, delay: i64, run: &Run<'_>) -> (Vec<Row>, Vec
             bench.advance = Advance {
                 before: mark(before),
                 after: mark(watermark),
+                latest: None,
             };
             bench.step(&std::mem::take(&mut epoch), &mut sum);
             refused.extend(refused_times(&bench.faults.late_rows));
@@ -137,6 +138,7 @@ fn taken(log: &[Arrival], gap: i64, delay: i64, run: &Run<'_>) -> (Vec<Row>, Vec
     bench.advance = Advance {
         before: mark(before),
         after: mark(Some(i64::MAX)),
+        latest: None,
     };
     bench.step(&[], &mut sum);
     bench.flush();

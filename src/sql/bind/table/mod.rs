@@ -11,7 +11,7 @@ mod window;
 use super::desugar::{SET_FUNCTIONS, SET_OPERATION, argument_expression};
 use super::relation::RelationSource;
 use super::rows::{self, ROWS};
-use crate::catalog::RelationKind;
+use crate::catalog::{RelationId, RelationKind};
 use crate::error::Error;
 use crate::sql::error::external;
 use crate::sql::function::{self};
@@ -234,6 +234,23 @@ fn event_time(plan: &LogicalPlan) -> Option<Expr> {
     let name = event_time_name(plan)?;
     let (qualifier, field) = plan.schema().iter().find(|(_, field)| *field.name() == name)?;
     Some(Expr::from((qualifier, field)))
+}
+
+/// The stream below that may hold rows to be too far in the future.
+fn far_ahead(plan: &LogicalPlan) -> Option<RelationId> {
+    match plan {
+        LogicalPlan::TableScan(scan) => {
+            let source = RelationSource::of(&scan.source)?;
+            let RelationKind::Stream(stream) = &source.relation.kind else {
+                return None;
+            };
+            stream.max_future_skew_ms.map(|_| source.relation.id)
+        }
+        LogicalPlan::SubqueryAlias(alias) => far_ahead(&alias.input),
+        LogicalPlan::Filter(filter) => far_ahead(&filter.input),
+        LogicalPlan::Projection(projection) => far_ahead(&projection.input),
+        _ => None,
+    }
 }
 
 fn event_time_name(plan: &LogicalPlan) -> Option<String> {

@@ -1,7 +1,7 @@
 //! Windows over a relation: TUMBLE, HOP, CUMULATE, SESSION, and the window clause.
 
 use super::set::{LIST, constant};
-use super::{Arguments, Relations, all_columns, event_time, literal_text, refuse};
+use super::{Arguments, Relations, all_columns, event_time, far_ahead, literal_text, refuse};
 use crate::catalog::RelationKind;
 use crate::error::Error;
 use crate::sql::bind::analyse;
@@ -96,6 +96,8 @@ impl Relations {
             .or(at(0))
             .ok_or_else(|| missing("a relation"))?;
         let input = self.input(data, context)?;
+        known_names(name, arguments)?;
+        no_windows_yet(&input)?;
         if name == "session" {
             return self.session(input, arguments, context);
         }
@@ -197,8 +199,12 @@ impl Relations {
             return refuse(Error::internal("a window clause without its parts"));
         };
         let input = self.input(data, context)?;
+        if matches!(kind, "tumble" | "hop" | "cumulate" | "session") {
+            no_windows_yet(&input)?;
+        }
         let schema = input.schema().clone();
         let time = event_time(&input);
+        let stream = far_ahead(&input).filter(|_| time.is_some());
         let interval = |index: usize, context: &mut dyn RelationPlannerContext| match positional.get(index) {
             Some(expr) => self.length(expr, "window length", context),
             None => refuse(Error::syntax("a window clause needs a length")),
@@ -229,12 +235,32 @@ impl Relations {
                     }
                 }
             }
+            _ => {
+                let clause = self.clause(kind, positional, &schema, context)?;
+                node::plan(WindowClause {
+                    input,
+                    clause,
+                    time,
+                    stream,
+                    latest: None,
+                })
+            }
+        };
+        Ok(PlannedRelation::new(plan, alias.clone()))
+    }
+
+    /// Which rows are in a window: `[RANGE ...]`, `[ROWS ...]`, `[NOW]`, `[UNBOUNDED]`.
+    fn clause(
+        &self,
+        kind: &str,
+        positional: &[&ast::Expr],
+        schema: &DFSchema,
+        context: &mut dyn RelationPlannerContext,
+    ) -> DataFusionResult<Clause> {
+        match kind {
             "rows" => {
-                let count = positional
-                    .get(2)
-                    .and_then(|count| literal_text(count))
-                    .and_then(|text| text.parse().ok());
-                let Some(count) = count.filter(|count| *count > 0) else {
+                let count = positional.get(2).and_then(|count| literal_text(count));
+                let Some(count) = count.and_then(|text| text.parse().ok()).filter(|count| *count > 0) else {
                     return refuse(Error::semantic(
                         "22023",
                         "the number of rows in a window must be positive",
@@ -242,38 +268,59 @@ impl Relations {
                 };
                 let partition_by = positional[3.min(positional.len())..]
                     .iter()
-                    .map(|key| context.sql_to_expr((*key).clone(), &schema))
+                    .map(|key| context.sql_to_expr((*key).clone(), schema))
                     .collect::<DataFusionResult<Vec<_>>>()?;
-                node::plan(WindowClause {
-                    input,
-                    clause: Clause::Rows { count, partition_by },
-                    time,
-                })
+                Ok(Clause::Rows { count, partition_by })
             }
             "range" => {
-                let length_micros = interval(2, context)?;
-                let slide_micros = positional.get(3).map(|_| interval(3, context)).transpose()?;
-                node::plan(WindowClause {
-                    input,
-                    clause: Clause::Range {
-                        length_micros,
-                        slide_micros,
-                    },
-                    time,
+                let Some(length) = positional.get(2) else {
+                    return refuse(Error::syntax("a window clause needs a length"));
+                };
+                let length_micros = self.length(length, "window length", context)?;
+                let slide = positional.get(3);
+                let slide = slide.map(|slide| self.length(slide, "window slide", context));
+                Ok(Clause::Range {
+                    length_micros,
+                    slide_micros: slide.transpose()?,
                 })
             }
-            "now" => node::plan(WindowClause {
-                input,
-                clause: Clause::Now,
-                time,
-            }),
-            _ => node::plan(WindowClause {
-                input,
-                clause: Clause::Unbounded,
-                time,
-            }),
-        };
-        Ok(PlannedRelation::new(plan, alias.clone()))
+            "now" => Ok(Clause::Now),
+            _ => Ok(Clause::Unbounded),
+        }
+    }
+}
+
+/// Refuses arguments by names that the function does not have.
+fn known_names(function: &str, arguments: &Arguments<'_>) -> DataFusionResult<()> {
+    let own: &[&str] = match function {
+        "tumble" => &["size", "offset"],
+        "hop" => &["slide", "size", "offset"],
+        "cumulate" => &["step", "size", "offset"],
+        _ => &["gap", "size"],
+    };
+    let known = |name: &str| matches!(name, "data" | "timecol" | "time") || own.contains(&name);
+    match arguments.named.iter().find(|(name, _)| !known(name)) {
+        Some((name, _)) => refuse(
+            Error::semantic(
+                "42883",
+                format!("{}() has no argument \"{name}\"", function.to_uppercase()),
+            )
+            .with_hint(format!("Its arguments are data, timecol, {}.", own.join(", "))),
+        ),
+        None => Ok(()),
+    }
+}
+
+/// Refuses a relation that has the columns of a window already: nobody could tell the two apart.
+fn no_windows_yet(input: &LogicalPlan) -> DataFusionResult<()> {
+    let taken = |name: &&str| input.schema().fields().iter().any(|field| field.name() == name);
+    match ["window_start", "window_end"].iter().find(|name| taken(name)) {
+        Some(name) => refuse(
+            Error::semantic("42701", format!("column \"{name}\" specified more than once")).with_hint(
+                "Give the inner window's columns other names: (SELECT window_start AS from_time, ... FROM ...).",
+            ),
+        ),
+        None => Ok(()),
     }
 }
 

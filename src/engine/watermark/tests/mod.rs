@@ -1,4 +1,6 @@
-//! Event time under a clock that the test drives.
+//! Time under a clock that the test drives.
+
+mod clock;
 
 use crate::config::Config;
 use crate::engine::{Engine, Outcome, Parameters, Session};

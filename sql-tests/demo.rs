@@ -6,7 +6,7 @@
 //!
 //! `HEADWATER_DEMO=full` kills ten times and replays to the end; otherwise it is three kills and the beginning.
 
-use crate::harness::{Launch, Random, Result, Server, Setup, block_on};
+use crate::harness::{Launch, Random, Result, Server, Setup, block_on, told};
 use crate::postgres::Postgres;
 use flate2::read::GzDecoder;
 use futures::SinkExt;
@@ -30,7 +30,7 @@ pub(crate) fn tests() -> Vec<Trial> {
     vec![crate::harness::trial_within(
         "demo::is_what_postgres_answers",
         limit,
-        || Ok(is_what_postgres_answers()?),
+        || is_what_postgres_answers().map_err(told),
     )]
 }
 

@@ -25,6 +25,17 @@ const TEST_TIMEOUT: Duration = Duration::from_secs(300);
 /// The servers that run, so that none outlives the tests.
 static RUNNING: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
+/// What went wrong, with what the server said of it.
+pub(crate) fn told(failure: Failure) -> Failed {
+    let mut text = failure.to_string();
+    let mut source = failure.source();
+    while let Some(cause) = source {
+        text += &format!(": {cause}");
+        source = cause.source();
+    }
+    text.into()
+}
+
 /// A named test that fails when it takes longer than a test may.
 pub(crate) fn trial(
     name: impl Into<String>,

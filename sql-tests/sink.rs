@@ -4,7 +4,7 @@
 //! The changes in a file, added up, must be the view's rows, and must be a possible history of them: epochs in order,
 //! and no row taken away that is not there. A change that was lost or came twice shows in either.
 
-use crate::harness::{Launch, Random, Result, Server, Setup, block_on};
+use crate::harness::{Launch, Random, Result, Server, Setup, block_on, told};
 use sqllogictest::harness::Trial;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,8 @@ const DELIVERY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The tests of this module.
 pub(crate) fn tests() -> Vec<Trial> {
-    let test = |name: &str, body: fn() -> Result| crate::harness::trial(format!("sink::{name}"), move || Ok(body()?));
+    let test =
+        |name: &str, body: fn() -> Result| crate::harness::trial(format!("sink::{name}"), move || body().map_err(told));
     vec![
         test("each_change_once_through_kills", each_change_once_through_kills),
         test("what_cannot_be_is_refused", what_cannot_be_is_refused),

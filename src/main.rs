@@ -53,7 +53,7 @@ struct Serve {
 struct Demo {
     #[command(flatten)]
     options: Options,
-    /// The flights that are replayed in a second.
+    /// The flights that are replayed in a second, as told at the first start.
     #[arg(long, value_name = "N", default_value_t = FLIGHTS_PER_SECOND, env = "HEADWATER_RATE")]
     rate: u32,
 }

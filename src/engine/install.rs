@@ -357,28 +357,10 @@ impl Driver {
     fn open_view(&mut self, relation: &Arc<Relation>, stored: &Arc<Stored>) -> Result<()> {
         let plan = super::plan::plan_relation(&self.catalog, relation)?;
         if stored.record.status == Status::Live && plan.text == stored.record.plan {
-            let tables = stored.record.flow_tables();
-            let flow = Flow::build(
-                &plan.plan,
-                plan.root,
-                &self.store,
-                &tables,
-                Origin::Stored,
-                self.flow_options(),
-            )?;
-            let late = record::read_late(&self.store, relation.id)?;
-            let view = ViewFlow::new(flow, stored.clone(), late);
-            let standing = self.standing();
-            self.times.views.insert(relation.id, view.time(view.advance(&standing)));
-            self.views.insert(relation.id, view);
-            return Ok(());
+            return self.open_flow(relation, stored, &plan);
         }
         if stored.record.status == Status::Live && stored.outbox.is_some() {
-            // Filled anew it would deliver once more what it has delivered.
-            return Err(
-                Error::semantic("55000", "the sink is planned otherwise than what it has delivered")
-                    .with_hint("Drop it and create it anew, with another file."),
-            );
+            return self.open_sink_otherwise(relation, stored, plan);
         }
         if stored.record.status == Status::Live {
             tracing::warn!(
@@ -387,6 +369,44 @@ impl Driver {
             );
         }
         self.rebuild(relation, stored, plan)
+    }
+
+    /// Goes on with a sink that is planned otherwise than before, as after an upgrade. Filled anew it would deliver
+    /// once more what it has delivered; without state there is nothing to fill.
+    fn open_sink_otherwise(&mut self, relation: &Arc<Relation>, stored: &Arc<Stored>, plan: ViewPlan) -> Result<()> {
+        let needed = Flow::tables_needed(&plan.plan);
+        if needed.iter().any(|tables| *tables > 0) {
+            return Err(
+                Error::semantic("55000", "the sink is planned otherwise than what it has delivered")
+                    .with_hint("Drop it and create it anew, with another file."),
+            );
+        }
+        let record = Record {
+            tables: needed.iter().map(|_| Vec::new()).collect(),
+            plan: plan.text.clone(),
+            ..stored.record.clone()
+        };
+        let mut commit = Commit::new();
+        record::write_relation(&mut commit, relation, &record)?;
+        let stored = Arc::new(Stored::open(relation, record)?);
+        let mut relations = self.relations.as_ref().clone();
+        relations.insert(relation.id, stored.clone());
+        self.relations = Arc::new(relations);
+        self.commit(self.next_time(), commit, true)?;
+        self.open_flow(relation, &stored, &plan)
+    }
+
+    /// Opens the flow of a live view over its stored state.
+    fn open_flow(&mut self, relation: &Arc<Relation>, stored: &Arc<Stored>, plan: &ViewPlan) -> Result<()> {
+        let tables = stored.record.flow_tables();
+        let (store, options) = (self.store.clone(), self.flow_options());
+        let flow = Flow::build(&plan.plan, plan.root, &store, &tables, Origin::Stored, options)?;
+        let late = record::read_late(&self.store, relation.id)?;
+        let view = ViewFlow::new(flow, stored.clone(), late);
+        let standing = self.standing();
+        self.times.views.insert(relation.id, view.time(view.advance(&standing)));
+        self.views.insert(relation.id, view);
+        Ok(())
     }
 
     /// Fills a view anew, from its inputs.

@@ -210,6 +210,8 @@ impl Reader<'_> {
             "force_not_null" => builder.force_not_null = self.column_list()?,
             "force_null" => builder.force_null = self.column_list()?,
             "batch_rows" => {
+                // As all options of ours are written; PostgreSQL's have no sign.
+                let _ = self.take_token(&Token::Eq);
                 let rows = self.integer()?;
                 if rows <= 0 {
                     return Err(Error::semantic("22023", "batch_rows must be positive"));
